@@ -1,0 +1,1 @@
+//! Plain-key checkpoints: one model in memory, safetensors on disk.

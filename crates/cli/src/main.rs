@@ -1,0 +1,3 @@
+//! The `dunnart` program.
+
+fn main() {}

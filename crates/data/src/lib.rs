@@ -1,0 +1,1 @@
+//! Simulation sets, observations, standardisation, the train/test split and batches.

@@ -1,0 +1,1 @@
+//! Vectorised exp, ln, softplus, sigmoid and activations with their derivatives.

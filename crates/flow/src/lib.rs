@@ -1,0 +1,1 @@
+//! Neural spline flows: architecture, parameters, the network as a compiled plan and in libtorch.

@@ -1,0 +1,1 @@
+//! Counter-based random numbers keyed by what they are for.

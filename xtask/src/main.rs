@@ -1,0 +1,3 @@
+//! Set-up, checks and starting the program.
+
+fn main() {}
