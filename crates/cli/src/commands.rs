@@ -1,0 +1,23 @@
+//! The verbs of the program.
+
+mod inspect;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// What the program can do.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Says what a checkpoint or data file is.
+    Inspect(inspect::Inspect),
+}
+
+impl Command {
+    /// Runs the verb; the exit code is the check's verdict.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Inspect(verb) => verb.run(),
+        }
+    }
+}
