@@ -4,8 +4,8 @@ use crate::stream::Stream;
 
 /// What a draw is for.
 ///
-/// The numbers are part of the file format: a checkpoint is resumed from its key, so a number, once given
-/// away, keeps its meaning and is never reused.
+/// The numbers are part of the file format: a checkpoint is resumed from its key, so a number, once
+/// given away, keeps its meaning and is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
@@ -58,10 +58,10 @@ impl Purpose {
 
 /// Names a family of independent streams by (seed, purpose, stage, epoch).
 ///
-/// The generator's 64-bit key is `m(m(m(seed) ^ purpose) ^ (stage << 32 | epoch))`, where `m` is the
-/// SplitMix64 step (add the golden-ratio constant, then finalise). `m` is a bijection, so for one seed and
-/// purpose no two (stage, epoch) share a key; across seeds and purposes two given keys coincide with
-/// probability 2^-64. The test `golden_keys` freezes this mixing.
+/// The generator's 64-bit key is `m(m(m(seed) ^ purpose) ^ (stage << 32 | epoch))`, where `m` is
+/// the SplitMix64 step (add the golden-ratio constant, then finalise). `m` is a bijection, so for
+/// one seed and purpose no two (stage, epoch) share a key; across seeds and purposes two given keys
+/// coincide with probability 2^-64. The test `golden_keys` freezes this mixing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The seed the user chose.

@@ -1,7 +1,8 @@
 //! Torch's `randperm` on the CPU, for the train/test split alone.
 //!
-//! A run started by the Python reference split its data with `torch.manual_seed(42)` and `randperm`; resuming
-//! it with another split would test on its training data. Every other draw comes from [`crate::Stream`].
+//! A run started by the Python reference split its data with `torch.manual_seed(42)` and
+//! `randperm`; resuming it with another split would test on its training data. Every other draw
+//! comes from [`crate::Stream`].
 
 const STATE: usize = 624;
 const SHIFT: usize = 397;
@@ -63,9 +64,9 @@ const LONG: usize = (u32::MAX / 20) as usize;
 /// The permutation that torch's `randperm(n)` gives on the CPU after `manual_seed(seed)`.
 ///
 /// # Numerics
-/// Checked against libtorch 2.11.0 for several seeds and lengths up to 100,000. From 214,748,364 elements on,
-/// torch uses 64-bit draws and the inside-out shuffle; that branch follows torch's description and is not
-/// compared with it, for want of memory in a test.
+/// Checked against libtorch 2.11.0 for several seeds and lengths up to 100,000. From 214,748,364
+/// elements on, torch uses 64-bit draws and the inside-out shuffle; that branch follows torch's
+/// description and is not compared with it, for want of memory in a test.
 pub fn torch_randperm(seed: u64, n: usize) -> Vec<usize> {
     // Torch's twister takes the low half of the seed.
     let mut generator = MersenneTwister::new(seed as u32);

@@ -1,8 +1,9 @@
 //! The Box-Muller transform in plain arithmetic, written for the vectoriser.
 //!
-//! Two words `a`, `b` give `r cos(t)`, `r sin(t)` with `r = sqrt(-2 ln u)`, `u` in (0, 1] from the top 53 bits of
-//! `a`, and `t = 2 pi v`, `v` in [0, 1) from those of `b`. The logarithm and the circular functions are
-//! series of our own, because the system's differ between machines and do not vectorise.
+//! Two words `a`, `b` give `r cos(t)`, `r sin(t)` with `r = sqrt(-2 ln u)`, `u` in (0, 1] from the
+//! top 53 bits of `a`, and `t = 2 pi v`, `v` in [0, 1) from those of `b`. The logarithm and the
+//! circular functions are series of our own, because the system's differ between machines and do
+//! not vectorise.
 
 use crate::philox::{encrypt, round_keys};
 use crate::stream::{halves, join};
@@ -21,9 +22,11 @@ pub(crate) fn normal_pair(words: [u32; 4]) -> [f64; 2] {
     [radius * cosine, radius * sine]
 }
 
-/// Fills a multiple of `PAIR * LANES` values with the normals of consecutive blocks from `block` on.
+/// Fills a multiple of `PAIR * LANES` values with the normals of consecutive blocks from `block`
+/// on.
 ///
-/// Runs with the widest vectors of the machine; the operations and so the bits are the same for all.
+/// Runs with the widest vectors of the machine; the operations and so the bits are the same for
+/// all.
 pub(crate) fn fill_blocks(key: [u32; 2], index: u64, block: u64, values: &mut [f64]) {
     pulp::Arch::new().dispatch(FillBlocks {
         key,
@@ -33,7 +36,8 @@ pub(crate) fn fill_blocks(key: [u32; 2], index: u64, block: u64, values: &mut [f
     });
 }
 
-/// The arguments of [`fill_blocks`]; a closure in its place would not be inlined into the dispatched code.
+/// The arguments of [`fill_blocks`]; a closure in its place would not be inlined into the
+/// dispatched code.
 struct FillBlocks<'a> {
     key: [u32; 2],
     index: u64,
@@ -74,8 +78,8 @@ impl pulp::WithSimd for FillBlocks<'_> {
     }
 }
 
-/// Bits of 2^52: an integer below 2^52 put into the mantissa becomes a float without a conversion instruction,
-/// which SSE2 and AVX2 lack for 64-bit integers.
+/// Bits of 2^52: an integer below 2^52 put into the mantissa becomes a float without a conversion
+/// instruction, which SSE2 and AVX2 lack for 64-bit integers.
 const MAGIC_BITS: u64 = 0x4330_0000_0000_0000;
 const MAGIC: f64 = 4_503_599_627_370_496.0;
 const TWO_POW_32: f64 = 4_294_967_296.0;
@@ -96,7 +100,8 @@ fn radius(word: u64) -> f64 {
     (-2.0 * logarithm(exact((word >> 11) + 1) * TWO_POW_MINUS_53)).sqrt()
 }
 
-/// `ln u` for `u` in (0, 1], normal: `e ln 2 + 2 artanh((m - 1) / (m + 1))` with `m` in [sqrt(1/2), sqrt(2)).
+/// `ln u` for `u` in (0, 1], normal: `e ln 2 + 2 artanh((m - 1) / (m + 1))` with `m` in [sqrt(1/2),
+/// sqrt(2)).
 #[inline(always)]
 fn logarithm(u: f64) -> f64 {
     const SQRT_HALF_BITS: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
@@ -133,7 +138,8 @@ fn direction(word: u64) -> (f64, f64) {
     for coefficient in COSINE[..COSINE.len() - 1].iter().rev() {
         cosine = cosine * square + coefficient;
     }
-    // Odd quarters swap the two; the signs follow the quadrant. Masks keep the lanes free of branches.
+    // Odd quarters swap the two; the signs follow the quadrant. Masks keep the lanes free of
+    // branches.
     let swap = (quarter & 1).wrapping_neg();
     let (sine_bits, cosine_bits) = (sine.to_bits(), cosine.to_bits());
     let crossed = (sine_bits ^ cosine_bits) & swap;
@@ -175,7 +181,8 @@ mod tests {
     use super::*;
     use crate::{Key, Purpose};
 
-    /// Words at and around every quadrant and octant edge, the smallest and the largest u, then random ones.
+    /// Words at and around every quadrant and octant edge, the smallest and the largest u, then
+    /// random ones.
     fn words() -> Vec<u64> {
         let mut words = vec![0, u64::MAX, 1 << 11, !(1 << 11)];
         for octant in 0..8u64 {
@@ -200,7 +207,8 @@ mod tests {
             let u = ((word >> 11) + 1) as f64 * TWO_POW_MINUS_53;
             let expected = (-2.0 * u.ln()).sqrt();
             worst[0] = worst[0].max((radius(word) - expected).abs());
-            // The quarter is taken off before multiplying by pi, or the library's sine would be the worse one.
+            // The quarter is taken off before multiplying by pi, or the library's sine would be the
+            // worse one.
             let turns = (word >> 11) as f64 * TWO_POW_MINUS_53;
             let eighth = (turns * 8.0).round();
             let angle = (turns - eighth / 8.0) * std::f64::consts::TAU;
@@ -251,8 +259,8 @@ mod tests {
         }
     }
 
-    /// Mean, variance, skewness, kurtosis, the share beyond two and the correlation of a pair, each within five
-    /// standard errors.
+    /// Mean, variance, skewness, kurtosis, the share beyond two and the correlation of a pair, each
+    /// within five standard errors.
     #[test]
     fn moments() {
         let count = 1_000_000;

@@ -2,16 +2,10 @@
 
 use crate::key::Key;
 
-/// Shuffles `0..n` by Fisher and Yates with the draws of the key's stream 0.
-///
-/// Position `i`, from the last down to the second, is swapped with an unbiased draw from `0..=i`.
+/// The order of `0..n` that [`crate::Stream::shuffle`] of the key's stream 0 gives.
 pub fn permutation(key: &Key, n: usize) -> Vec<usize> {
-    let mut stream = key.stream(0);
     let mut order: Vec<usize> = (0..n).collect();
-    for i in (1..n).rev() {
-        let other = stream.below(i as u64 + 1) as usize;
-        order.swap(i, other);
-    }
+    key.stream(0).shuffle(&mut order);
     order
 }
 

@@ -31,8 +31,8 @@ pub(crate) fn round_keys(key: [u32; 2]) -> [[u64; 2]; ROUNDS] {
 
 /// Ten rounds on one block whose 32-bit words lie in 64-bit variables.
 ///
-/// In that form both products of a round are the widening multiplication that vector units have, so that a loop
-/// over blocks vectorises without moving words between lanes.
+/// In that form both products of a round are the widening multiplication that vector units have, so
+/// that a loop over blocks vectorises without moving words between lanes.
 #[inline(always)]
 pub(crate) fn encrypt(counter: [u64; 4], keys: &[[u64; 2]; ROUNDS]) -> [u64; 4] {
     let [mut a, mut b, mut c, mut d] = counter;

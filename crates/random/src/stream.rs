@@ -5,9 +5,10 @@ use crate::philox::philox4x32_10;
 
 /// The sequence of draws that belongs to one key and one 64-bit index.
 ///
-/// The Philox counter is (block number, index), 64 bits each, low words first; a block gives two 64-bit
-/// words, low one first. Words are read in order; a pair of normals always takes one whole block (an
-/// unread half of the block before it is skipped), so that the cost and the position of normals are fixed.
+/// The Philox counter is (block number, index), 64 bits each, low words first; a block gives two
+/// 64-bit words, low one first. Words are read in order; a pair of normals always takes one whole
+/// block (an unread half of the block before it is skipped), so that the cost and the position of
+/// normals are fixed.
 #[derive(Clone, Debug)]
 pub struct Stream {
     key: [u32; 2],
@@ -55,7 +56,8 @@ impl Stream {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// A uniform draw from [low, high): `low + (high - low) u`, kept below `high` where rounding would reach it.
+    /// A uniform draw from [low, high): `low + (high - low) u`, kept below `high` where rounding
+    /// would reach it.
     ///
     /// # Domain
     /// Finite bounds with `low < high`; with equal bounds the result is `low`.
@@ -88,12 +90,21 @@ impl Stream {
         (product >> 64) as u64
     }
 
+    /// Shuffles a slice by Fisher and Yates: element `i`, from the last down to the second, is
+    /// swapped with an unbiased draw from `0..=i`.
+    pub fn shuffle<T>(&mut self, values: &mut [T]) {
+        for i in (1..values.len()).rev() {
+            let other = self.below(i as u64 + 1) as usize;
+            values.swap(i, other);
+        }
+    }
+
     /// A standard normal draw by Box and Muller; the second of each pair is kept for the next call.
     ///
     /// # Numerics
-    /// Built from additions, multiplications, divisions and square roots alone, so the bits are the same on every
-    /// machine; within 3e-15 of the exact transform (test `matches_the_library_functions`). Magnitudes end at
-    /// sqrt(2 x 53 ln 2) = 8.57.
+    /// Built from additions, multiplications, divisions and square roots alone, so the bits are the
+    /// same on every machine; within 3e-15 of the exact transform (test
+    /// `matches_the_library_functions`). Magnitudes end at sqrt(2 x 53 ln 2) = 8.57.
     #[inline]
     pub fn normal(&mut self) -> f64 {
         if let Some(value) = self.spare_normal.take() {
@@ -105,7 +116,8 @@ impl Stream {
         first
     }
 
-    /// Fills a slice with standard normal draws, the same as calling [`Stream::normal`] for each element.
+    /// Fills a slice with standard normal draws, the same as calling [`Stream::normal`] for each
+    /// element.
     pub fn fill_normal(&mut self, values: &mut [f64]) {
         let mut start = 0;
         if !values.is_empty()
@@ -128,7 +140,8 @@ impl Stream {
         }
     }
 
-    /// Fills a slice with standard normal draws rounded to f32; the same draws as [`Stream::fill_normal`].
+    /// Fills a slice with standard normal draws rounded to f32; the same draws as
+    /// [`Stream::fill_normal`].
     pub fn fill_normal_f32(&mut self, values: &mut [f32]) {
         let mut buffer = [0.0; 8 * PAIR * LANES];
         for chunk in values.chunks_mut(buffer.len()) {
@@ -165,7 +178,8 @@ mod tests {
         Key::new(11, Purpose::Benchmark)
     }
 
-    /// Computed by an independent program; a change here changes every run ever made and needs a changelog line.
+    /// Computed by an independent program; a change here changes every run ever made and needs a
+    /// changelog line.
     #[test]
     fn golden_draws() {
         let mut stream = Key::new(42, Purpose::Sampling).stage(1).epoch(2).stream(3);
