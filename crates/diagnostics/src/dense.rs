@@ -74,19 +74,18 @@ fn multiply_rows<S: Simd, const N: usize>(
         }
         for (i, features) in input.chunks_exact(vectors).enumerate() {
             let features = &features[sample..sample + VECTORS];
-            for row in 0..N {
+            for (row, sums) in sums.iter_mut().enumerate() {
                 let weight =
                     weights.values[(first + row) * weights.output_step + i * weights.input_step];
                 let weight = simd.splat_f32s(weight);
-                for vector in 0..VECTORS {
-                    sums[row][vector] =
-                        simd.mul_add_e_f32s(weight, features[vector], sums[row][vector]);
+                for (sum, &feature) in sums.iter_mut().zip(features) {
+                    *sum = simd.mul_add_e_f32s(weight, feature, *sum);
                 }
             }
         }
-        for row in 0..N {
+        for (row, sums) in sums.iter().enumerate() {
             let start = (first + row) * vectors + sample;
-            output[start..start + VECTORS].copy_from_slice(&sums[row]);
+            output[start..start + VECTORS].copy_from_slice(sums);
         }
     }
 }
