@@ -80,6 +80,17 @@ pub enum Error {
         /// What to do instead.
         remedy: String,
     },
+    /// A training batch has too few rows for batch norm, whose variance of one row is zero.
+    #[error("a training batch of {found} rows: batch norm needs at least {needed}")]
+    TooFewRows {
+        /// Rows needed.
+        needed: usize,
+        /// Rows found.
+        found: usize,
+    },
+    /// The workers that share a batch could not join their sums.
+    #[error("joining batch norm's sums over the workers: {0}")]
+    Reduction(String),
     /// libtorch reported an error.
     #[error("libtorch: {0}")]
     Torch(String),

@@ -15,6 +15,7 @@ mod error;
 mod initialization;
 mod layout;
 mod names;
+pub mod reduction;
 pub mod settings;
 mod state;
 pub mod structure;
