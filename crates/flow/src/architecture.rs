@@ -103,7 +103,8 @@ impl Architecture {
             &format!("{prefix}.dropout_probability"),
             base.dropout_probability,
         )?;
-        let spline = SplineSettings::new(base.num_bins, base.tail_bound)?;
+        let spline = SplineSettings::new(base.num_bins, base.tail_bound);
+        spline.validate()?;
         if base.base_transform_type == TransformKind::Autoregressive {
             if base.norm == Some(Norm::LayerNorm) {
                 return Err(Error::Conflict {

@@ -80,8 +80,10 @@ pub enum Error {
         /// What to do instead.
         remedy: String,
     },
-    /// A training batch has too few rows for batch norm, whose variance of one row is zero.
-    #[error("a training batch of {found} rows: batch norm needs at least {needed}")]
+    /// A training batch has too few rows: none, or one where batch norm needs a variance.
+    #[error(
+        "training batch: expected at least {needed} rows (two where there is batch norm), got {found}"
+    )]
     TooFewRows {
         /// Rows needed.
         needed: usize,
@@ -94,4 +96,22 @@ pub enum Error {
     /// libtorch reported an error.
     #[error("libtorch: {0}")]
     Torch(String),
+}
+
+#[cfg(feature = "torch")]
+impl From<dunnart_torch_shim::Error> for Error {
+    fn from(error: dunnart_torch_shim::Error) -> Self {
+        Self::Torch(error.to_string())
+    }
+}
+
+/// The text of libtorch's exception without its backtrace.
+#[cfg(feature = "torch")]
+impl From<tch::TchError> for Error {
+    fn from(error: tch::TchError) -> Self {
+        match dunnart_torch_shim::Error::from(error) {
+            dunnart_torch_shim::Error::Libtorch { message, .. } => Self::Torch(message),
+            other => other.into(),
+        }
+    }
 }

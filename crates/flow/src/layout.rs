@@ -275,7 +275,7 @@ impl<'a> Builder<'a> {
         let coupling = self.architecture.coupling();
         let (h, k) = (
             coupling.hidden as f64,
-            self.architecture.spline().num_bins() as f64,
+            self.architecture.spline().num_bins as f64,
         );
         let per_step = h * (d + c)
             + coupling.blocks as f64 * (2.0 * h + c + 8.0) * h
@@ -347,7 +347,7 @@ impl<'a> Builder<'a> {
             Start::IdentitySpline => {
                 let spline = self.architecture.spline();
                 let bias = Initialization::IdentitySpline {
-                    num_bins: spline.num_bins(),
+                    num_bins: spline.num_bins,
                     derivative: spline.boundary_derivative_logit(),
                 };
                 (Initialization::Constant(0.0), bias)
@@ -582,7 +582,7 @@ impl<'a> Builder<'a> {
         let name = format!("{prefix}.{}", names::COUPLING_CONDITIONER);
         let c = self.architecture.coupling();
         let context = self.architecture.settings().posterior_kwargs.context_dim;
-        let outputs = transformed * (3 * self.architecture.spline().num_bins() - 1);
+        let outputs = transformed * (3 * self.architecture.spline().num_bins - 1);
         let last = self.last_start();
         if c.norm == Some(Norm::LayerNorm) {
             let widths = vec![c.hidden; c.blocks];
@@ -612,7 +612,7 @@ impl<'a> Builder<'a> {
     fn unconditional(&mut self, prefix: &str, features: usize) -> UnconditionalSpline {
         let name = format!("{prefix}.{}", names::UNCONDITIONAL);
         let spline = self.architecture.spline();
-        let k = spline.num_bins();
+        let k = spline.num_bins;
         let (logits, derivatives) = if self.architecture.coupling().identity_init {
             let unit = spline.boundary_derivative_logit();
             (
@@ -666,7 +666,7 @@ impl<'a> Builder<'a> {
         let c = self.architecture.coupling();
         let context = self.architecture.settings().posterior_kwargs.context_dim;
         let d = self.architecture.parameters();
-        let per_feature = 3 * self.architecture.spline().num_bins() - 1;
+        let per_feature = 3 * self.architecture.spline().num_bins - 1;
         let inputs: Vec<i64> = (1..=d as i64).collect();
         let (period, shift) = (1.max(d - 1), 1.min(d - 1));
         let hidden: Vec<i64> = (0..c.hidden).map(|j| (j % period + shift) as i64).collect();

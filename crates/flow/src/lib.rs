@@ -11,6 +11,8 @@
 mod architecture;
 mod batch;
 mod dropout;
+#[cfg(feature = "torch")]
+pub mod eager;
 mod error;
 mod initialization;
 mod layout;
@@ -34,4 +36,4 @@ pub use state::{BufferValue, NetworkState};
 pub use trainable::TrainableSet;
 
 /// Result with this crate's [`Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
