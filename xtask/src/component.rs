@@ -127,13 +127,10 @@ impl Component {
             "xtask: setting up {} {} in {}",
             self.name, self.version, self.folder
         );
-        let wheels = root.join(".downloads").join(format!(
-            "{}-{}",
-            self.folder.trim_start_matches('.'),
-            self.version
-        ));
+        let name = format!("{}-{}", self.folder.trim_start_matches('.'), self.version);
+        let wheels = root.join(".downloads").join(&name);
         self.download(&wheels)?;
-        let fresh = wheels.with_extension("unpacking");
+        let fresh = root.join(".downloads").join(format!("{name}.unpacking"));
         self.unpack(&wheels, &fresh)?;
         if self.folder == pins::LIBTORCH.folder {
             finish_libtorch(&fresh)?;
@@ -162,58 +159,26 @@ impl Component {
         }
     }
 
-    /// Fetches the wheels; those that are there already are only checked against their hashes.
+    /// Fetches the wheels one by one, so that an interruption loses one at most; those that are there already are only
+    /// checked against their hashes.
     fn download(&self, wheels: &Path) -> Result<()> {
-        fs::create_dir_all(wheels)
-            .with_context(|| format!("folder {} could not be made", wheels.display()))?;
-        let requirements = wheels.join("requirements.txt");
-        let lines: String = self
-            .wheels
-            .iter()
-            .map(|wheel| format!("{} --hash=sha256:{}\n", wheel.requirement, wheel.sha256))
-            .collect();
-        fs::write(&requirements, lines)?;
-        let abi = format!("cp{}", pins::PYTHON.replace('.', ""));
-        let mut pip = Command::new("python3");
-        pip.args([
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--no-cache-dir",
-            "--only-binary=:all:",
-            "--require-hashes",
-        ])
-        .args([
-            "--disable-pip-version-check",
-            "--python-version",
-            pins::PYTHON,
-            "--implementation",
-            "cp",
-        ])
-        .args(["--abi", &abi, "--abi", "none"])
-        .args(
-            pins::PLATFORMS
-                .iter()
-                .flat_map(|platform| ["--platform", platform]),
-        )
-        .arg("--requirement")
-        .arg(&requirements)
-        .arg("--dest")
-        .arg(wheels)
-        .stdin(Stdio::null())
-        .stdout(std::io::stderr());
-        if !command::status(&mut pip)?.success() {
-            bail!(
-                "{}: pip could not download {}\n  hint: look at pip's message above and at its settings (`python3 -m pip config list`), then run \
-                 `cargo xtask setup` again; what arrived whole is kept",
-                self.name,
-                self.wheels
-                    .iter()
-                    .map(|wheel| wheel.requirement)
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            );
+        // What pip has under way goes here instead of the system's folder, so that nothing stays behind there.
+        let temporary = wheels.join("under-way");
+        remove(&temporary)?;
+        fs::create_dir_all(&temporary)
+            .with_context(|| format!("folder {} could not be made", temporary.display()))?;
+        for wheel in self.wheels {
+            let requirements = wheels.join("requirements.txt");
+            let line = format!("{} --hash=sha256:{}\n", wheel.requirement, wheel.sha256);
+            fs::write(&requirements, line)?;
+            if !command::status(&mut pip_download(&requirements, wheels, &temporary))?.success() {
+                bail!(
+                    "{}: pip could not download {}\n  hint: look at pip's message above and at its settings \
+                     (`python3 -m pip config list`), then run `cargo xtask setup` again; wheels that arrived are kept",
+                    self.name,
+                    wheel.requirement
+                );
+            }
         }
         Ok(())
     }
@@ -251,7 +216,10 @@ impl Component {
 
     /// Puts the finished folder in place and marks it, in this order.
     fn install(&self, root: &Path, fresh: &Path) -> Result<()> {
-        let (path, old) = (self.path(root), fresh.with_extension("old"));
+        let path = self.path(root);
+        let aside = root.join(".downloads");
+        fs::create_dir_all(&aside)?;
+        let old = aside.join(format!("{}.old", self.folder.trim_start_matches('.')));
         remove(&old)?;
         if path.exists() {
             fs::rename(&path, &old)
@@ -265,6 +233,47 @@ impl Component {
             state => bail!("{}: set-up ended with {state:?}", self.name),
         }
     }
+}
+
+/// pip, asked for the wheel that the requirements name, for the pinned Python and platforms whatever runs here.
+fn pip_download(requirements: &Path, wheels: &Path, temporary: &Path) -> Command {
+    let abi = format!("cp{}", pins::PYTHON.replace('.', ""));
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--no-cache-dir",
+        "--only-binary=:all:",
+    ])
+    .args([
+        "--require-hashes",
+        "--disable-pip-version-check",
+        "--implementation",
+        "cp",
+    ])
+    .args([
+        "--python-version",
+        pins::PYTHON,
+        "--abi",
+        &abi,
+        "--abi",
+        "none",
+    ])
+    .args(
+        pins::PLATFORMS
+            .iter()
+            .flat_map(|platform| ["--platform", platform]),
+    )
+    .arg("--requirement")
+    .arg(requirements)
+    .arg("--dest")
+    .arg(wheels)
+    .env("TMPDIR", temporary)
+    .stdin(Stdio::null())
+    .stdout(std::io::stderr());
+    pip
 }
 
 fn require(tool: &Tool) -> Result<()> {
@@ -421,7 +430,7 @@ mod tests {
         TOY.install(root, &unpacked(root)).unwrap();
         assert_eq!(TOY.state(root), State::Ready);
         assert!(
-            !root.join("w.old").exists(),
+            !root.join(".downloads/toy.old").exists(),
             "what was there before is gone"
         );
         fs::remove_file(TOY.path(root).join("lib/a.so")).unwrap();
