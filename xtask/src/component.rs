@@ -23,23 +23,28 @@ import pathlib, shutil, sys, zipfile
 wheels, out = map(pathlib.Path, sys.argv[1:3])
 takes = [line.split("\t") for line in sys.stdin.read().splitlines()]
 missing = {source for source, _ in takes}
+def unpack(archive):
+    for member in archive.infolist():
+        for source, target in takes:
+            if member.is_dir():
+                continue
+            if member.filename == source:
+                path = out / target
+            elif source.endswith("/") and member.filename.startswith(source):
+                path = out / (target + member.filename[len(source):])
+            else:
+                continue
+            missing.discard(source)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(member) as read, open(path, "wb") as write:
+                shutil.copyfileobj(read, write, 1 << 20)
 for wheel in sorted(wheels.glob("*.whl")):
-    with zipfile.ZipFile(wheel) as archive:
-        print("xtask: unpacking", wheel.name, flush=True)
-        for member in archive.infolist():
-            for source, target in takes:
-                if member.is_dir():
-                    continue
-                if member.filename == source:
-                    path = out / target
-                elif source.endswith("/") and member.filename.startswith(source):
-                    path = out / (target + member.filename[len(source):])
-                else:
-                    continue
-                missing.discard(source)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(member) as read, open(path, "wb") as write:
-                    shutil.copyfileobj(read, write, 1 << 20)
+    print("xtask: unpacking", wheel.name, flush=True)
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            unpack(archive)
+    except (OSError, zipfile.BadZipFile) as why:
+        sys.exit(f"{wheel}: {why}")
 if missing:
     sys.exit("the wheels lack " + ", ".join(sorted(missing)))
 "#;
