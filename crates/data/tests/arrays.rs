@@ -1,6 +1,12 @@
 //! Files made by NumPy and by ourselves, read back to the bit; kinds that are refused, refused by
 //! name.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail the test"
+)]
+
 use dunnart_data::{ArrayFile, Error, SimulationOptions, SimulationSet, Split, Values};
 
 const KINDS: &str = concat!(

@@ -1,6 +1,12 @@
 //! Damaged files: every one is read whole or refused with an error, never a panic and never a huge
 //! allocation.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail the test"
+)]
+
 use dunnart_data::{
     Array, ArrayFile, Observations, PosteriorSamples, SimulationOptions, SimulationSet, Values,
 };

@@ -1,5 +1,11 @@
 //! What is written is read back to the bit, and batches hold the rows they name.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "helpers of tests fail the test"
+)]
+
 use std::sync::Arc;
 
 use dunnart_data::{
