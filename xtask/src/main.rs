@@ -23,6 +23,7 @@ mod test;
 mod tidy;
 mod tools;
 mod version;
+mod wheels;
 
 use std::process::ExitCode;
 
