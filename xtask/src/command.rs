@@ -5,6 +5,8 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::environment::{self, Libtorch};
+
 /// What a program prints, when it succeeds.
 pub(crate) fn output<A: AsRef<OsStr>>(
     program: &str,
@@ -24,7 +26,13 @@ pub(crate) fn output<A: AsRef<OsStr>>(
 
 /// A command of cargo's, the one that started us.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    if let Libtorch::Own(_) = Libtorch::current(&environment::root()) {
+        // Cargo's configuration sets it again. Inherited, it would look like a change to a build that was started by hand,
+        // and the bindings would be compiled anew on every turn.
+        cargo.env_remove("LIBTORCH");
+    }
+    cargo
 }
 
 /// Runs a command to its end with our input and output.

@@ -120,7 +120,7 @@ pub fn as_slice<T: Element>(tensor: &Tensor) -> Result<&[T]> {
 ///
 /// # Domain
 /// Tensors share memory: while the slice lives, nobody may read or write it through another tensor. The borrow checker only
-/// sees this handle.
+/// sees this handle. Nor does libtorch notice what is written, so no graph may still need the values from before.
 ///
 /// # Errors
 /// As [`as_slice`].
