@@ -16,6 +16,9 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A file could not be written whole.
+    #[error(transparent)]
+    Files(#[from] dunnart_files::Error),
     /// A settings file is no YAML, or YAML of a kind that settings files do not need.
     #[error("settings, line {line}, column {column}: {reason}")]
     Yaml {
