@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::component::State;
 use crate::environment::{self, Libtorch};
@@ -46,6 +46,10 @@ pub(crate) fn run(root: &Path) -> u8 {
     ));
     findings.push(libtorch(root, &Libtorch::current(root)));
     findings.push(component(root, &pins::ONNXRUNTIME));
+    findings.push(target(
+        root,
+        env::var_os("CARGO_TARGET_DIR").map(PathBuf::from),
+    ));
     findings.extend(interfering(|name| env::var(name).ok()));
     report(&findings)
 }
@@ -210,6 +214,31 @@ fn component(root: &Path, component: &Component) -> Finding {
     }
 }
 
+/// Where cargo builds, and which programs are there already.
+fn target(root: &Path, variable: Option<PathBuf>) -> Finding {
+    let own = root.join("target");
+    let folder = variable.unwrap_or_else(|| own.clone());
+    let builds = ["small", "torch"];
+    let built: Vec<_> = builds
+        .into_iter()
+        .filter(|build| folder.join("programs").join(build).exists())
+        .collect();
+    let built = if built.is_empty() {
+        "no program built yet".into()
+    } else {
+        format!("built: {}", built.join(", "))
+    };
+    let reach = if folder == own {
+        ""
+    } else {
+        "; what is built there finds libtorch only when `cargo xtask` starts it"
+    };
+    Finding::Good(format!(
+        "target folder: {}, {built}{reach}",
+        folder.display()
+    ))
+}
+
 /// Variables that change what is built or loaded behind the project's back.
 fn interfering(variable: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
     let all = [
@@ -316,6 +345,19 @@ mod tests {
             matches!(lock_file(&real), Finding::Good(_)),
             "the pins and the lock file of this project"
         );
+    }
+
+    #[test]
+    fn a_target_folder_elsewhere_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let line = |variable| match target(root.path(), variable) {
+            Finding::Good(line) => line,
+            other => panic!("{other:?}"),
+        };
+        assert!(line(None).ends_with("no program built yet"));
+        fs::create_dir_all(root.path().join("target/programs/torch")).unwrap();
+        assert!(line(None).ends_with("built: torch"));
+        assert!(line(Some("/elsewhere".into())).contains("only when `cargo xtask` starts it"));
     }
 
     #[test]
