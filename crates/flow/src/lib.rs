@@ -17,6 +17,7 @@ mod error;
 mod initialization;
 mod layout;
 mod names;
+pub mod plan;
 pub mod reduction;
 pub mod settings;
 mod state;
