@@ -81,6 +81,18 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_result_is_as_readable_as_any_new_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, ours) = (folder.path().join("plain"), folder.path().join("ours"));
+        std::fs::write(&plain, "").unwrap();
+        write_atomically(&ours, |_| Ok(())).unwrap();
+        let mode = |path| std::fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode(ours), mode(plain));
+    }
+
     #[test]
     fn a_missing_folder_names_the_file() {
         let folder = tempfile::tempdir().unwrap();

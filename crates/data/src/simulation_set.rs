@@ -99,7 +99,8 @@ impl SimulationSet {
         if options.names.is_none() {
             options.names = file.read_names("names")?;
         }
-        if options.bounds.is_none() && file.contains("low") && file.contains("high") {
+        // One without the other is a missing array, not a set without bounds.
+        if options.bounds.is_none() && (file.contains("low") || file.contains("high")) {
             let bound = |array: Array| array.values.to_vec();
             options.bounds = Some((bound(file.read("low")?), bound(file.read("high")?)));
         }

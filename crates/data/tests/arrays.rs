@@ -199,3 +199,86 @@ fn the_shipped_tasks() {
         );
     }
 }
+
+/// A simulation set in each format with names and bounds of its own.
+#[test]
+fn names_and_bounds_in_the_file() {
+    use safetensors::{Dtype, tensor::TensorView};
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = |values: &[f64]| {
+        values
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect::<Vec<_>>()
+    };
+    let (theta, x) = (bytes(&[0.5, 1.5, 0.25, 1.0]), bytes(&[7.0, 8.0]));
+    let (low, high) = (bytes(&[0.0, 1.0]), bytes(&[1.0, 2.0]));
+    let write = |name: &str, parts: &[(&str, &Vec<u8>, Vec<usize>)], names: &str| {
+        let views: Vec<_> = parts
+            .iter()
+            .map(|(name, bytes, shape)| {
+                (
+                    *name,
+                    TensorView::new(Dtype::F64, shape.clone(), bytes).unwrap(),
+                )
+            })
+            .collect();
+        let metadata = [("names".to_owned(), names.to_owned())].into();
+        let path = folder.path().join(name);
+        std::fs::write(
+            &path,
+            safetensors::serialize(views, Some(metadata)).unwrap(),
+        )
+        .unwrap();
+        path
+    };
+    let all = [
+        ("theta", &theta, vec![2, 2]),
+        ("x", &x, vec![2]),
+        ("low", &low, vec![2]),
+        ("high", &high, vec![2]),
+    ];
+    let options = SimulationOptions::default();
+    let path = write("a.safetensors", &all, r#"["mass","spin"]"#);
+    let set = SimulationSet::open(&path, &options).unwrap();
+    assert_eq!(set.parameter_names(), ["mass", "spin"]);
+    assert_eq!(
+        (set.rows(), set.observation_names()),
+        (2, &["x_0".to_owned()][..])
+    );
+    let bounds = set.bounds().unwrap();
+    assert_eq!(
+        (bounds.low(), bounds.high()),
+        (&[0.0, 1.0][..], &[1.0, 2.0][..])
+    );
+    assert_eq!(bounds.names(), ["mass", "spin"]);
+    // What the settings say goes before what the file says.
+    let other = SimulationOptions {
+        names: Some(vec!["a".into(), "b".into()]),
+        bounds: Some((vec![-9.0; 2], vec![9.0; 2])),
+        ..Default::default()
+    };
+    let set = SimulationSet::open(&path, &other).unwrap();
+    assert_eq!(
+        (set.parameter_names(), set.bounds().unwrap().low()),
+        (&["a".to_owned(), "b".into()][..], &[-9.0; 2][..])
+    );
+    let half = write("b.safetensors", &all[..3], r#"["mass","spin"]"#);
+    assert!(
+        matches!(SimulationSet::open(half, &options), Err(Error::MissingArray { array, .. }) if array == "high")
+    );
+    let text = write("c.safetensors", &all, "mass, spin");
+    let error = SimulationSet::open(text, &options).unwrap_err().to_string();
+    assert!(
+        error.contains("metadata `names` is no JSON list of text"),
+        "{error}"
+    );
+    // NumPy's text list has three names and the array two columns.
+    let wrong = SimulationOptions {
+        parameters: "fortran_f32".into(),
+        observations: "f64".into(),
+        ..Default::default()
+    };
+    let error = SimulationSet::open(KINDS, &wrong).unwrap_err().to_string();
+    assert_eq!(error, "parameter names: expected 6 entries, got 3");
+}

@@ -388,6 +388,21 @@ mod tests {
         assert!(plain > classifier.penalty(19) && classifier.penalty(19) > 0.0);
     }
 
+    /// With the first layer's units dead, the penalty is all that reaches the first two layers' weights.
+    #[test]
+    fn the_gradient_of_the_penalty() {
+        let (mut classifier, samples, rows) = example();
+        let bias = classifier.layer(0).1;
+        classifier.parameters[bias].fill(-1e6);
+        let (_, gradients) = loss(&classifier, &samples, &rows);
+        for layer in [0, 1] {
+            for index in classifier.layer(layer).0 {
+                let expected = 1e-4 / rows.len() as f32 * classifier.parameters[index];
+                assert_eq!(gradients[index], expected, "parameter {index}");
+            }
+        }
+    }
+
     #[test]
     fn a_separable_set_is_learnt() {
         let (mut classifier, mut samples, _) = example();
