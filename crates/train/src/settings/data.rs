@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use dunnart_data::{NonFiniteRows, SimulationOptions};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -41,6 +42,8 @@ pub struct SimulationDataSettings {
     pub train_fraction: f64,
     /// Whether rows with a NaN or an infinity are left out; otherwise they are an error.
     pub drop_nonfinite: bool,
+    /// Largest share of the rows that may be left out; default 0.1.
+    pub max_dropped_fraction: f64,
     /// Use only the first rows of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_simulations: Option<usize>,
@@ -79,6 +82,37 @@ impl Limit {
                 found: format!("{} numbers", limits.len()),
             }),
         }
+    }
+}
+
+impl SimulationDataSettings {
+    /// What the data crate needs to read the file, for D parameters.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the bounds do not fit D; [`Error::Unsupported`] without observations.
+    pub fn options(&self, parameters: usize) -> Result<SimulationOptions> {
+        let observations = self
+            .observations
+            .clone()
+            .ok_or_else(|| Error::Unsupported {
+                name: "data.observations".into(),
+                value: "null".into(),
+                remedy: "this version trains flows that see an observation".into(),
+            })?;
+        let bounds = self.bounds.as_ref().map(|bounds| bounds.expand(parameters));
+        Ok(SimulationOptions {
+            parameters: self.parameters.clone(),
+            observations,
+            names: self.parameter_names.clone(),
+            bounds: bounds.transpose()?,
+            non_finite: if self.drop_nonfinite {
+                NonFiniteRows::Drop {
+                    at_most: self.max_dropped_fraction,
+                }
+            } else {
+                NonFiniteRows::Refuse
+            },
+        })
     }
 }
 
@@ -158,6 +192,7 @@ fn simulations(value: &Value, warnings: &mut Vec<Warning>) -> Result<SimulationD
             .transpose()?,
         train_fraction: block.or("train_fraction", 0.95, fraction)?,
         drop_nonfinite: block.or("drop_nonfinite", false, flag)?,
+        max_dropped_fraction: block.or("max_dropped_fraction", 0.1, share)?,
         num_simulations: block.optional("num_simulations", at_least_one)?,
         reference: block.optional("reference", path)?,
     };
@@ -173,6 +208,13 @@ pub(super) fn fraction(name: &str, value: &Value) -> Result<f64> {
     match value.as_f64() {
         Some(fraction) if fraction > 0.0 && fraction < 1.0 => Ok(fraction),
         _ => wrong(name, "a number above 0 and below 1", value),
+    }
+}
+
+fn share(name: &str, value: &Value) -> Result<f64> {
+    match value.as_f64() {
+        Some(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => wrong(name, "a number from 0 to 1", value),
     }
 }
 

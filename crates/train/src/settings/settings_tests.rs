@@ -158,7 +158,7 @@ fn every_default_is_the_documented_one() {
     let expected = json!({
         "data": {
             "simulations": "two_moons.npz", "parameters": "theta", "observations": "x",
-            "train_fraction": 0.95, "drop_nonfinite": false,
+            "train_fraction": 0.95, "drop_nonfinite": false, "max_dropped_fraction": 0.1,
         },
         "model": {
             "posterior_model_type": "normalizing_flow",
@@ -533,6 +533,7 @@ fn what_a_run_cannot_do_is_refused_by_name() {
     let error = settings.check_supported().unwrap_err().to_string();
     assert!(error.contains("`data.waveform_dataset_path`"), "{error}");
     for (path, value) in [
+        ("data.observations", json!(null)),
         ("local.device", json!("cuda:1")),
         ("local.num_gpus", json!(2)),
         ("local.torch_compile", json!("require")),
@@ -606,6 +607,91 @@ fn files_that_are_no_text_are_refused() {
         .to_string();
     assert!(
         error.contains("cannot read") && error.contains("none.yaml"),
+        "{error}"
+    );
+}
+
+fn repository() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn shipped_settings_are_read_without_a_warning_and_find_their_files() {
+    for task in ["two_moons", "slcp"] {
+        let path = repository()
+            .join("fixtures")
+            .join(task)
+            .join("train_settings.yaml");
+        let (settings, warnings) = Settings::from_file(&path).unwrap();
+        assert_eq!(warnings, [], "{task}");
+        assert_eq!(settings.check_supported().unwrap(), [], "{task}");
+        settings
+            .found(&PathSearch::beside(&path, Path::new("/")))
+            .unwrap();
+        let DataSettings::Simulations(data) = &settings.data else {
+            panic!("expected simulations");
+        };
+        assert!(data.reference.is_some());
+    }
+}
+
+#[test]
+fn the_documented_example_is_read_without_a_warning() {
+    let page = std::fs::read_to_string(repository().join("docs/settings.md")).unwrap();
+    let blocks: Vec<&str> = page
+        .split("```yaml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert_eq!(blocks.len(), 1);
+    let (settings, warnings) = Settings::from_yaml(blocks[0]).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(settings.check_supported().unwrap(), []);
+    // Every key of the resolved settings is on the page.
+    fn keys(value: &Value, found: &mut Vec<String>) {
+        for (key, value) in value.as_object().into_iter().flatten() {
+            found.push(key.clone());
+            keys(value, found);
+        }
+    }
+    let mut found = Vec::new();
+    for text in [blocks[0], WAVEFORMS] {
+        let (settings, _) = Settings::from_yaml(text).unwrap();
+        keys(&settings.to_value().unwrap(), &mut found);
+    }
+    for key in found {
+        // Names of parameters are no keys of the schema.
+        if ["dec", "ra", "luminosity_distance"].contains(&key.as_str()) {
+            continue;
+        }
+        assert!(page.contains(&key), "`{key}` is not on the page");
+    }
+}
+
+#[test]
+fn the_data_crate_is_told_what_the_settings_say() {
+    let (settings, _) = read_with(
+        "data",
+        json!({"simulations": "s.npz", "bounds": {"low": -1, "high": [1, 2]}, "drop_nonfinite": true,
+               "max_dropped_fraction": 0.25, "parameters": "p", "observations": "o"}),
+    )
+    .unwrap();
+    let DataSettings::Simulations(data) = &settings.data else {
+        panic!("expected simulations");
+    };
+    let options = data.options(2).unwrap();
+    assert_eq!(options.bounds, Some((vec![-1.0, -1.0], vec![1.0, 2.0])));
+    assert_eq!(
+        options.non_finite,
+        dunnart_data::NonFiniteRows::Drop { at_most: 0.25 }
+    );
+    assert_eq!(
+        (options.parameters.as_str(), options.observations.as_str()),
+        ("p", "o")
+    );
+    let error = data.options(3).unwrap_err().to_string();
+    assert!(
+        error.contains("`data.bounds.high`: expected 3 numbers"),
         "{error}"
     );
 }

@@ -20,6 +20,15 @@ impl Settings {
     /// # Errors
     /// [`Error::Unsupported`] naming the setting.
     pub fn check_supported(&self) -> Result<Vec<Warning>> {
+        if let DataSettings::Simulations(data) = &self.data
+            && data.observations.is_none()
+        {
+            return Err(refuse(
+                "data.observations",
+                "null",
+                "this version trains flows that see an observation",
+            ));
+        }
         if let DataSettings::Waveforms(_) = self.data {
             return Err(refuse(
                 "data.waveform_dataset_path",
