@@ -48,7 +48,6 @@ const ROOT_HALF_BITS: u64 = 0x3fe6_a09e_667f_3bcd;
 /// Splits x = n ln 2 + r; returns (2^n, exp(r) - 1).
 #[inline(always)]
 fn power_and_rest<const FMA: bool>(x: f64) -> (f64, f64) {
-    let x = clamp(x, -708.39, 709.43);
     let shifted = x.fused::<FMA>(std::f64::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = n.fused::<FMA>(-LN_2_LOW, n.fused::<FMA>(-LN_2_HIGH, x));
@@ -61,6 +60,7 @@ fn power_and_rest<const FMA: bool>(x: f64) -> (f64, f64) {
 }
 
 impl Real for f64 {
+    const EXPONENTIAL_FLOOR: Self = -708.39;
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const EPSILON: Self = f64::EPSILON;
@@ -131,13 +131,19 @@ impl Real for f64 {
 
     #[inline(always)]
     fn exponential<const FMA: bool>(self) -> Self {
+        clamp(self, Self::EXPONENTIAL_FLOOR, 709.43).exponential_in_range::<FMA>()
+    }
+
+    #[inline(always)]
+    fn exponential_in_range<const FMA: bool>(self) -> Self {
         let (power, rest) = power_and_rest::<FMA>(self);
         (rest + 1.0) * power
     }
 
     #[inline(always)]
     fn exponential_minus_one<const FMA: bool>(self) -> Self {
-        let (power, rest) = power_and_rest::<FMA>(self);
+        let x = clamp(self, Self::EXPONENTIAL_FLOOR, 709.43);
+        let (power, rest) = power_and_rest::<FMA>(x);
         rest.fused::<FMA>(power, power - 1.0)
     }
 
@@ -167,6 +173,13 @@ impl Real for f64 {
         let result = n.fused::<FMA>(LN_2_HIGH, rest);
         // False for NaN and infinity, which both stay what they are.
         if x < Self::INFINITY { result } else { x }
+    }
+
+    #[inline(always)]
+    fn logarithm_of_one_plus<const FMA: bool>(self) -> Self {
+        // ln(y) misses what the rounding of y = 1 + x lost; its first order is (x - (y - 1)) / y.
+        let y = self + 1.0;
+        (self - (y - 1.0)) / y + y.logarithm::<FMA>()
     }
 }
 

@@ -21,11 +21,10 @@ pub fn clamp<T: Real>(x: T, low: T, high: T) -> T {
     if x > high { high } else { x }
 }
 
-/// ln(1 + e) for e in [0, 1], given y = 1 + e as rounded.
+/// exp(-|x|), at least the smallest positive number.
 #[inline(always)]
-fn logarithm_of_one_plus<T: Real, const FMA: bool>(e: T, y: T, inverse: T) -> T {
-    // ln(y) misses what the rounding of y lost; its first order is (e - (y - 1)) / y.
-    (e - (y - T::ONE)).fused::<FMA>(inverse, y.logarithm::<FMA>())
+fn exponential_of_negative<T: Real, const FMA: bool>(x: T) -> T {
+    maximum(-x.magnitude(), T::EXPONENTIAL_FLOOR).exponential_in_range::<FMA>()
 }
 
 /// ln(1 + exp(x)) = max(x, 0) + ln(1 + exp(-|x|)).
@@ -38,9 +37,8 @@ fn logarithm_of_one_plus<T: Real, const FMA: bool>(e: T, y: T, inverse: T) -> T 
 /// Relative error at most [`crate::slices::SOFTPLUS_MAX_ERROR`] epsilons.
 #[inline(always)]
 pub fn softplus<T: Real, const FMA: bool>(x: T) -> T {
-    let e = (-x.magnitude()).exponential::<FMA>();
-    let y = e + T::ONE;
-    maximum(x, T::ZERO) + logarithm_of_one_plus::<T, FMA>(e, y, T::ONE / y)
+    let e = exponential_of_negative::<T, FMA>(x);
+    maximum(x, T::ZERO) + e.logarithm_of_one_plus::<FMA>()
 }
 
 /// 1 / (1 + exp(-x)).
@@ -49,7 +47,7 @@ pub fn softplus<T: Real, const FMA: bool>(x: T) -> T {
 /// Relative error at most [`crate::slices::SIGMOID_MAX_ERROR`] epsilons.
 #[inline(always)]
 pub fn sigmoid<T: Real, const FMA: bool>(x: T) -> T {
-    let e = (-x.magnitude()).exponential::<FMA>();
+    let e = exponential_of_negative::<T, FMA>(x);
     let inverse = T::ONE / (e + T::ONE);
     if x < T::ZERO { e * inverse } else { inverse }
 }
@@ -57,10 +55,9 @@ pub fn sigmoid<T: Real, const FMA: bool>(x: T) -> T {
 /// ([`softplus`], its derivative [`sigmoid`]) at the price of one.
 #[inline(always)]
 pub fn softplus_and_sigmoid<T: Real, const FMA: bool>(x: T) -> (T, T) {
-    let e = (-x.magnitude()).exponential::<FMA>();
-    let y = e + T::ONE;
-    let inverse = T::ONE / y;
-    let value = maximum(x, T::ZERO) + logarithm_of_one_plus::<T, FMA>(e, y, inverse);
+    let e = exponential_of_negative::<T, FMA>(x);
+    let inverse = T::ONE / (e + T::ONE);
+    let value = maximum(x, T::ZERO) + e.logarithm_of_one_plus::<FMA>();
     (value, if x < T::ZERO { e * inverse } else { inverse })
 }
 

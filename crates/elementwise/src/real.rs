@@ -37,6 +37,8 @@ pub trait Real:
     + SubAssign
     + MulAssign
 {
+    /// Smallest argument of [`Real::exponential`] that is not limited.
+    const EXPONENTIAL_FLOOR: Self;
     /// 0.
     const ZERO: Self;
     /// 1.
@@ -84,6 +86,15 @@ pub trait Real:
     /// Relative error at most [`Real::EXPONENTIAL_MAX_ERROR`] epsilons.
     fn exponential<const FMA: bool>(self) -> Self;
 
+    /// exp(x) without the limits of [`Real::exponential`].
+    ///
+    /// # Domain
+    /// [-87.3, 88.3] (f32) or [-708.3, 709.4] (f64) or NaN; other numbers give nonsense.
+    ///
+    /// # Numerics
+    /// As [`Real::exponential`].
+    fn exponential_in_range<const FMA: bool>(self) -> Self;
+
     /// exp(x) - 1 without cancellation near 0.
     ///
     /// # Domain
@@ -102,4 +113,13 @@ pub trait Real:
     /// # Numerics
     /// Relative error at most [`Real::LOGARITHM_MAX_ERROR`] epsilons, also near 1.
     fn logarithm<const FMA: bool>(self) -> Self;
+
+    /// ln(1 + x) without cancellation near 0.
+    ///
+    /// # Domain
+    /// [0, 1] or NaN; other numbers give nonsense.
+    ///
+    /// # Numerics
+    /// Relative error at most 2 epsilons.
+    fn logarithm_of_one_plus<const FMA: bool>(self) -> Self;
 }

@@ -27,6 +27,20 @@ const LOGARITHM: [f32; 9] = [
     0.069_716_12,
 ];
 
+/// ln(1 + e) / e for e between 0 and 1, error 5e-9.
+const LOGARITHM_OF_ONE_PLUS: [f32; 10] = [
+    1.0,
+    -0.499_998_93,
+    0.333_297_1,
+    -0.249_516_16,
+    0.196_632_74,
+    -0.152_696_67,
+    0.105_436_24,
+    -0.056_373_61,
+    0.019_542_527,
+    -0.003_176_057,
+];
+
 /// 1.5 x 2^23: adding it leaves the nearest integer in the low bits of the mantissa.
 const ROUND: f32 = 12_582_912.0;
 /// ln 2 cut to nine bits, so that its product with an exponent is exact.
@@ -39,7 +53,6 @@ const ROOT_HALF_BITS: u32 = 0x3f35_04f3;
 /// Splits x = n ln 2 + r; returns (2^n, exp(r) - 1).
 #[inline(always)]
 fn power_and_rest<const FMA: bool>(x: f32) -> (f32, f32) {
-    let x = clamp(x, -87.336, 88.37);
     let shifted = x.fused::<FMA>(std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = n.fused::<FMA>(-LN_2_LOW, n.fused::<FMA>(-LN_2_HIGH, x));
@@ -52,6 +65,7 @@ fn power_and_rest<const FMA: bool>(x: f32) -> (f32, f32) {
 }
 
 impl Real for f32 {
+    const EXPONENTIAL_FLOOR: Self = -87.336;
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const EPSILON: Self = f32::EPSILON;
@@ -108,13 +122,19 @@ impl Real for f32 {
 
     #[inline(always)]
     fn exponential<const FMA: bool>(self) -> Self {
+        clamp(self, Self::EXPONENTIAL_FLOOR, 88.37).exponential_in_range::<FMA>()
+    }
+
+    #[inline(always)]
+    fn exponential_in_range<const FMA: bool>(self) -> Self {
         let (power, rest) = power_and_rest::<FMA>(self);
         (rest + 1.0) * power
     }
 
     #[inline(always)]
     fn exponential_minus_one<const FMA: bool>(self) -> Self {
-        let (power, rest) = power_and_rest::<FMA>(self);
+        let x = clamp(self, Self::EXPONENTIAL_FLOOR, 88.37);
+        let (power, rest) = power_and_rest::<FMA>(x);
         rest.fused::<FMA>(power, power - 1.0)
     }
 
@@ -141,6 +161,15 @@ impl Real for f32 {
         let result = n.fused::<FMA>(LN_2_HIGH, rest);
         // False for NaN and infinity, which both stay what they are.
         if x < Self::INFINITY { result } else { x }
+    }
+
+    #[inline(always)]
+    fn logarithm_of_one_plus<const FMA: bool>(self) -> Self {
+        let mut p = LOGARITHM_OF_ONE_PLUS[9];
+        for k in (0..9).rev() {
+            p = p.fused::<FMA>(self, LOGARITHM_OF_ONE_PLUS[k]);
+        }
+        self * p
     }
 }
 

@@ -36,8 +36,8 @@ impl<T: Real> Coefficients<T> {
 
     /// Sets lane i from the gradients by lower knot and bin size.
     ///
-    /// `knot` and `size` are the lower knot and the bin size themselves, `floor` and `range` the
-    /// constants they are made of.
+    /// `knot` is the lower knot and `share` the bin size above its floor; `floor` and `range` are
+    /// the constants they are made of, and `factor` is the range over the sum of the exponentials.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn set<const FMA: bool>(
@@ -45,7 +45,8 @@ impl<T: Real> Coefficients<T> {
         i: usize,
         constants: &Constants<T>,
         index: T,
-        (knot, size): (T, T),
+        factor: T,
+        (knot, share): (T, T),
         (floor, range): (T, T),
         (by_knot, by_size): (T, T),
     ) {
@@ -53,13 +54,14 @@ impl<T: Real> Coefficients<T> {
         let below = if last { by_knot - by_size } else { by_knot };
         let bin = if last { T::ZERO } else { by_size };
         let before = (-index).fused::<FMA>(floor, knot + constants.bound);
-        let sum = below.fused::<FMA>(before, bin * (size - floor));
-        self.below[i] = constants.scale * range * below;
-        self.bin[i] = constants.scale * range * bin;
-        self.sum[i] = constants.scale * sum;
+        let sum = below.fused::<FMA>(before, bin * share);
+        let factor = constants.scale * factor;
+        self.below[i] = factor * below;
+        self.bin[i] = factor * bin;
+        self.sum[i] = factor * sum * (T::ONE / range);
     }
 
-    /// Turns softmaxed rows into gradients by their logits; `index` is -1 outside the interval.
+    /// Turns rows of exponentials into gradients by their logits; `index` is -1 outside the interval.
     #[inline(always)]
     pub(crate) fn apply(&self, index: &Lanes<T>, rows: &mut [Lanes<T>]) {
         for (k, row) in rows.iter_mut().enumerate() {

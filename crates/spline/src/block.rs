@@ -1,4 +1,4 @@
-//! One block of elements: softmax of the logits, and the bin each element falls into.
+//! One block of elements: exponentials of the logits, and the bin each element falls into.
 
 use dunnart_elementwise::{Real, clamp, maximum, minimum};
 
@@ -23,7 +23,7 @@ pub(crate) struct Constants<T> {
     pub(crate) height_range: T,
     pub(crate) min_derivative: T,
     pub(crate) boundary_logit: T,
-    /// Largest derivative logit that is told apart; its fourth power is finite.
+    /// Largest derivative logit that is told apart: with larger ones a bin is a step in f32.
     pub(crate) max_derivative_logit: T,
 }
 
@@ -41,7 +41,7 @@ impl<T: Real> Constants<T> {
             height_range: T::from_f64(height_range),
             min_derivative: T::from_f64(settings.min_derivative),
             boundary_logit: T::from_f64(settings.boundary_derivative_logit()),
-            max_derivative_logit: T::from_f64(1e8),
+            max_derivative_logit: T::from_f64(1e4),
         }
     }
 
@@ -98,13 +98,13 @@ impl<T: Real, const BINS: usize> Scratch<T, BINS> {
     }
 }
 
-/// rows = softmax(scale x rows) over the rows, for each lane.
+/// rows = exp(scale x (rows - largest of the rows)), for each lane: the softmax but for its sum.
 ///
 /// # Domain
 /// All numbers: an infinite logit counts as the largest finite one, so that an overflow leaves a
-/// spline; NaN makes every row of its lane NaN.
+/// spline; NaN makes the sum of its lane NaN.
 #[inline(always)]
-pub(crate) fn softmax<T: Real, const FMA: bool>(rows: &mut [Lanes<T>], scale: T) {
+pub(crate) fn exponentials<T: Real, const FMA: bool>(rows: &mut [Lanes<T>], scale: T) {
     let mut top = rows[0];
     for row in rows.iter() {
         for i in 0..LANES {
@@ -114,31 +114,42 @@ pub(crate) fn softmax<T: Real, const FMA: bool>(rows: &mut [Lanes<T>], scale: T)
     for value in &mut top {
         *value = clamp(*value, -T::MAX, T::MAX);
     }
-    let mut sum = [T::ZERO; LANES];
+    // If all logits are minus infinity, all exponentials are the floor; it is high enough for the
+    // inverse of their sum to be multiplied safely.
+    let floor = T::EXPONENTIAL_FLOOR * T::from_f64(0.7);
     for row in rows.iter_mut() {
         for i in 0..LANES {
-            let e = (minimum(row[i] - top[i], T::ZERO) * scale).exponential::<FMA>();
-            row[i] = e;
-            sum[i] += e;
-        }
-    }
-    for value in &mut sum {
-        *value = T::ONE / *value;
-    }
-    for row in rows.iter_mut() {
-        for i in 0..LANES {
-            row[i] *= sum[i];
+            let exponent = (row[i] - top[i]) * scale;
+            let exponent = maximum(minimum(exponent, T::ZERO), floor);
+            row[i] = exponent.exponential_in_range::<FMA>();
         }
     }
 }
 
-/// The bin of one element: its knots, the derivative logits there, and its index.
+/// Sum of the rows, for each lane.
+#[inline(always)]
+pub(crate) fn sums<T: Real>(rows: &[Lanes<T>]) -> Lanes<T> {
+    let mut sum = rows[0];
+    for row in &rows[1..] {
+        for i in 0..LANES {
+            sum[i] += row[i];
+        }
+    }
+    sum
+}
+
+/// The bin of one element: its knots, its width and height, the derivative logits at its ends,
+/// and its index.
 #[derive(Clone, Copy)]
 pub(crate) struct Bin<T> {
     pub(crate) x0: T,
     pub(crate) x1: T,
     pub(crate) y0: T,
     pub(crate) y1: T,
+    /// Exponentials of the width and height logits: width and height without the rounding of
+    /// the knots.
+    pub(crate) width: T,
+    pub(crate) height: T,
     pub(crate) u0: T,
     pub(crate) u1: T,
     pub(crate) index: T,
@@ -146,39 +157,83 @@ pub(crate) struct Bin<T> {
 
 /// The bins of a block of elements.
 pub(crate) struct Bins<T> {
-    x0: Lanes<T>,
-    x1: Lanes<T>,
-    y0: Lanes<T>,
-    y1: Lanes<T>,
-    u0: Lanes<T>,
-    u1: Lanes<T>,
-    index: Lanes<T>,
+    fields: [Lanes<T>; 9],
 }
 
 impl<T: Real> Bins<T> {
     #[inline(always)]
     pub(crate) fn get(&self, i: usize) -> Bin<T> {
+        let [x0, x1, y0, y1, width, height, u0, u1, index] = &self.fields;
         Bin {
-            x0: self.x0[i],
-            x1: self.x1[i],
-            y0: self.y0[i],
-            y1: self.y1[i],
-            u0: self.u0[i],
-            u1: self.u1[i],
-            index: self.index[i],
+            x0: x0[i],
+            x1: x1[i],
+            y0: y0[i],
+            y1: y1[i],
+            width: width[i],
+            height: height[i],
+            u0: u0[i],
+            u1: u1[i],
+            index: index[i],
         }
     }
 
     #[inline(always)]
     fn set(&mut self, i: usize, bin: Bin<T>) {
-        self.x0[i] = bin.x0;
-        self.x1[i] = bin.x1;
-        self.y0[i] = bin.y0;
-        self.y1[i] = bin.y1;
-        self.u0[i] = bin.u0;
-        self.u1[i] = bin.u1;
-        self.index[i] = bin.index;
+        let values = [
+            bin.x0, bin.x1, bin.y0, bin.y1, bin.width, bin.height, bin.u0, bin.u1, bin.index,
+        ];
+        for (field, value) in self.fields.iter_mut().zip(values) {
+            field[i] = value;
+        }
     }
+}
+
+/// The factors of a block that turn exponentials into widths and heights.
+pub(crate) struct Factors<T> {
+    /// Range over sum, and half the sum, of the width exponentials.
+    pub(crate) width: Lanes<T>,
+    width_half: Lanes<T>,
+    /// The same of the height exponentials.
+    pub(crate) height: Lanes<T>,
+    height_half: Lanes<T>,
+}
+
+impl<T: Real> Factors<T> {
+    #[inline(always)]
+    pub(crate) fn new(c: &Constants<T>, widths: &[Lanes<T>], heights: &[Lanes<T>]) -> Self {
+        let half = T::from_f64(0.5);
+        let (mut width, mut height) = (sums(widths), sums(heights));
+        let (mut width_half, mut height_half) = (width, height);
+        for i in 0..LANES {
+            width_half[i] *= half;
+            height_half[i] *= half;
+            // One rounding, not two: knots far from the middle feel every one of them.
+            width[i] = c.width_range / width[i];
+            height[i] = c.height_range / height[i];
+        }
+        Self {
+            width,
+            width_half,
+            height,
+            height_half,
+        }
+    }
+
+    /// Width and height of a bin above their floors.
+    #[inline(always)]
+    pub(crate) fn shares(&self, i: usize, bin: &Bin<T>) -> (T, T) {
+        (bin.width * self.width[i], bin.height * self.height[i])
+    }
+}
+
+/// What one bin of one lane is made of.
+struct Logits<T> {
+    /// Exponentials of width and height.
+    width: T,
+    height: T,
+    /// Derivative logits at the two ends.
+    lower: T,
+    upper: T,
 }
 
 /// One lane on its way through the bins.
@@ -188,142 +243,157 @@ struct Search<T> {
     /// Upper knot of the bin just looked at.
     x: T,
     y: T,
+    /// Sums of the exponentials up to there, less half the whole sums: knots are measured from
+    /// the middle, which halves the largest rounding.
+    sum_x: T,
+    sum_y: T,
+    range_x: T,
+    range_y: T,
 }
 
-/// Looks at bins in ascending order; the last one whose lower knot is not above the value holds.
-struct Locator<'a, T> {
-    constants: &'a Constants<T>,
-    /// Softmax of the logits; the first derivative row is not read.
-    widths: &'a [Lanes<T>],
-    heights: &'a [Lanes<T>],
-    derivatives: &'a [Lanes<T>],
-    bins: usize,
-}
-
-impl<T: Real> Locator<'_, T> {
+impl<T: Real> Search<T> {
     #[inline(always)]
-    fn upper<const FMA: bool>(&self, k: usize, i: usize, x: T, y: T) -> (T, T) {
-        let c = self.constants;
-        if k + 1 == self.bins {
-            // The last knot is the bound, whatever the rounding of the sums.
-            return (c.bound, c.bound);
-        }
-        let width = c.width_range.fused::<FMA>(self.widths[k][i], c.width_floor);
-        let height = c
-            .height_range
-            .fused::<FMA>(self.heights[k][i], c.height_floor);
-        (x + width, y + height)
-    }
-
-    #[inline(always)]
-    fn upper_logit(&self, k: usize, i: usize) -> T {
-        if k + 1 == self.bins {
-            self.constants.boundary_logit
-        } else {
-            self.derivatives[k + 1][i]
-        }
-    }
-
-    #[inline(always)]
-    fn first<const FMA: bool>(&self, i: usize) -> Search<T> {
-        let c = self.constants;
-        let (x, y) = self.upper::<FMA>(0, i, -c.bound, -c.bound);
+    fn start(c: &Constants<T>, factors: &Factors<T>, i: usize) -> Self {
+        let (zero, edge) = (T::ZERO, -c.bound);
         let found = Bin {
-            x0: -c.bound,
-            x1: x,
-            y0: -c.bound,
-            y1: y,
-            u0: c.boundary_logit,
-            u1: self.upper_logit(0, i),
-            index: T::ZERO,
+            x0: edge,
+            x1: edge,
+            y0: edge,
+            y1: edge,
+            width: zero,
+            height: zero,
+            u0: zero,
+            u1: zero,
+            index: zero,
         };
-        Search { found, x, y }
+        Self {
+            found,
+            x: edge,
+            y: edge,
+            sum_x: -factors.width_half[i],
+            sum_y: -factors.height_half[i],
+            range_x: factors.width[i],
+            range_y: factors.height[i],
+        }
     }
 
+    /// Looks at bin k; it holds if its lower knot is not above the value.
     #[inline(always)]
-    fn next<const FMA: bool, const INVERSE: bool>(
-        &self,
-        k: usize,
-        i: usize,
+    fn step<const FMA: bool, const INVERSE: bool>(
+        self,
+        c: &Constants<T>,
+        (k, bins): (usize, usize),
         value: T,
-        search: Search<T>,
-    ) -> Search<T> {
-        let Search {
-            found,
-            x: x0,
-            y: y0,
-        } = search;
-        let (x1, y1) = self.upper::<FMA>(k, i, x0, y0);
-        let reached = value >= if INVERSE { y0 } else { x0 };
+        logits: &Logits<T>,
+    ) -> Self {
+        let (sum_x, sum_y) = (self.sum_x + logits.width, self.sum_y + logits.height);
+        let (x, y) = if k + 1 == bins {
+            // The last knot is the bound, whatever the rounding of the sums.
+            (c.bound, c.bound)
+        } else {
+            let count = T::from_f64((k + 1) as f64 - 0.5 * bins as f64);
+            (
+                sum_x.fused::<FMA>(self.range_x, count * c.width_floor),
+                sum_y.fused::<FMA>(self.range_y, count * c.height_floor),
+            )
+        };
+        let old = self.found;
+        let reached = k == 0 || value >= if INVERSE { self.y } else { self.x };
         let pick = |new: T, old: T| if reached { new } else { old };
         let found = Bin {
-            x0: pick(x0, found.x0),
-            x1: pick(x1, found.x1),
-            y0: pick(y0, found.y0),
-            y1: pick(y1, found.y1),
-            u0: pick(self.derivatives[k][i], found.u0),
-            u1: pick(self.upper_logit(k, i), found.u1),
-            index: pick(T::from_f64(k as f64), found.index),
+            x0: pick(self.x, old.x0),
+            x1: pick(x, old.x1),
+            y0: pick(self.y, old.y0),
+            y1: pick(y, old.y1),
+            width: pick(logits.width, old.width),
+            height: pick(logits.height, old.height),
+            u0: pick(logits.lower, old.u0),
+            u1: pick(logits.upper, old.u1),
+            index: pick(T::from_f64(k as f64), old.index),
         };
-        Search {
+        Self {
             found,
-            x: x1,
-            y: y1,
+            x,
+            y,
+            sum_x,
+            sum_y,
+            ..self
         }
     }
 }
 
-/// Finds the bin of each value, by widths or (`INVERSE`) by heights, from softmaxed rows.
+/// Finds the bin of each value, by widths or (`INVERSE`) by heights, from rows of exponentials.
 #[inline(always)]
 pub(crate) fn locate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: usize>(
     constants: &Constants<T>,
     scratch: &Scratch<T, BINS>,
+    factors: &Factors<T>,
     values: &Lanes<T>,
 ) -> Bins<T> {
-    let zero = [T::ZERO; LANES];
     let mut bins = Bins {
-        x0: zero,
-        x1: zero,
-        y0: zero,
-        y1: zero,
-        u0: zero,
-        u1: zero,
-        index: zero,
+        fields: [[T::ZERO; LANES]; 9],
     };
-    let locator = Locator {
-        constants,
-        widths: scratch.rows(Group::Widths),
-        heights: scratch.rows(Group::Heights),
-        derivatives: scratch.rows(Group::Derivatives),
-        bins: if BINS == 0 { constants.bins } else { BINS },
-    };
+    let widths = scratch.rows(Group::Widths);
+    let heights = scratch.rows(Group::Heights);
+    let derivatives = scratch.rows(Group::Derivatives);
+    let ends = [constants.boundary_logit; LANES];
     if BINS > 0 {
         // The inner loop unrolls and the outer one vectorises: an element stays in registers.
         for i in 0..LANES {
-            let mut search = locator.first::<FMA>(i);
-            for k in 1..BINS {
-                search = locator.next::<FMA, INVERSE>(k, i, values[i], search);
-            }
-            bins.set(i, search.found);
-        }
-    } else {
-        let (mut x, mut y) = (zero, zero);
-        for i in 0..LANES {
-            let search = locator.first::<FMA>(i);
-            bins.set(i, search.found);
-            (x[i], y[i]) = (search.x, search.y);
-        }
-        for k in 1..locator.bins {
-            for i in 0..LANES {
-                let search = Search {
-                    found: bins.get(i),
-                    x: x[i],
-                    y: y[i],
+            let mut search = Search::start(constants, factors, i);
+            for k in 0..BINS {
+                let logits = Logits {
+                    width: widths[k][i],
+                    height: heights[k][i],
+                    lower: if k == 0 { ends[i] } else { derivatives[k][i] },
+                    upper: if k + 1 == BINS {
+                        ends[i]
+                    } else {
+                        derivatives[k + 1][i]
+                    },
                 };
-                let search = locator.next::<FMA, INVERSE>(k, i, values[i], search);
-                bins.set(i, search.found);
-                (x[i], y[i]) = (search.x, search.y);
+                search = search.step::<FMA, INVERSE>(constants, (k, BINS), values[i], &logits);
             }
+            bins.set(i, search.found);
+        }
+        return bins;
+    }
+    let count = constants.bins;
+    let mut walk = [[T::ZERO; LANES]; 4];
+    for i in 0..LANES {
+        let search = Search::start(constants, factors, i);
+        bins.set(i, search.found);
+        (walk[0][i], walk[1][i]) = (search.x, search.y);
+        (walk[2][i], walk[3][i]) = (search.sum_x, search.sum_y);
+    }
+    for k in 0..count {
+        let (width_row, height_row) = (&widths[k], &heights[k]);
+        let lower = if k == 0 { &ends } else { &derivatives[k] };
+        let upper = if k + 1 == count {
+            &ends
+        } else {
+            &derivatives[k + 1]
+        };
+        for i in 0..LANES {
+            let start = Search::start(constants, factors, i);
+            let search = Search {
+                found: bins.get(i),
+                x: walk[0][i],
+                y: walk[1][i],
+                sum_x: walk[2][i],
+                sum_y: walk[3][i],
+                ..start
+            };
+            let logits = Logits {
+                width: width_row[i],
+                height: height_row[i],
+                lower: lower[i],
+                upper: upper[i],
+            };
+            let search = search.step::<FMA, INVERSE>(constants, (k, count), values[i], &logits);
+            bins.set(i, search.found);
+            (walk[0][i], walk[1][i]) = (search.x, search.y);
+            (walk[2][i], walk[3][i]) = (search.sum_x, search.sum_y);
         }
     }
     bins

@@ -3,7 +3,7 @@
 use dunnart_elementwise::{Kernel, Real, dispatch};
 
 use crate::backward::{Coefficients, apply_derivatives, index_or_outside};
-use crate::block::{Constants, LANES, Scratch, locate, softmax};
+use crate::block::{Constants, Factors, LANES, Scratch, exponentials, locate};
 use crate::curve::Curve;
 use crate::layout::{Group, Source, Target, copy_in, copy_out};
 
@@ -24,14 +24,15 @@ impl SplineReal for f32 {
 }
 
 impl SplineReal for f64 {
+    // This type serves checks: one version for any number of bins is enough.
     fn run(chunk: Chunk<'_, Self>) {
-        chunk.run();
+        chunk.run_bins::<0>();
     }
 }
 
 /// What to compute for a chunk.
 pub(crate) enum Task<'a, T> {
-    /// Values and log-dets; with a target, the softmaxed rows are kept there.
+    /// Values and log-dets; with a target, the exponentials are kept there.
     Evaluate {
         output: &'a mut [T],
         log_det: &'a mut [T],
@@ -41,8 +42,8 @@ pub(crate) enum Task<'a, T> {
         output: &'a [T],
         log_det: &'a [T],
         input: &'a mut [T],
-        /// Whether width and height rows hold the softmax already.
-        softmaxed: bool,
+        /// Whether width and height rows hold the exponentials already.
+        prepared: bool,
     },
 }
 
@@ -59,10 +60,8 @@ pub struct Chunk<'a, T> {
 impl<T: Real> Chunk<'_, T> {
     fn run(self) {
         match self.constants.bins {
-            4 => self.run_bins::<4>(),
             8 => self.run_bins::<8>(),
             10 => self.run_bins::<10>(),
-            16 => self.run_bins::<16>(),
             _ => self.run_bins::<0>(),
         }
     }
@@ -142,15 +141,9 @@ fn run_blocks<
         chunk.load(Group::Widths, first, &mut scratch);
         chunk.load(Group::Heights, first, &mut scratch);
         chunk.load(Group::Derivatives, first, &mut scratch);
-        if !matches!(
-            chunk.task,
-            Task::Differentiate {
-                softmaxed: true,
-                ..
-            }
-        ) {
-            softmax::<T, FMA>(scratch.rows_mut(Group::Widths), chunk.constants.scale);
-            softmax::<T, FMA>(scratch.rows_mut(Group::Heights), chunk.constants.scale);
+        if !matches!(chunk.task, Task::Differentiate { prepared: true, .. }) {
+            exponentials::<T, FMA>(scratch.rows_mut(Group::Widths), chunk.constants.scale);
+            exponentials::<T, FMA>(scratch.rows_mut(Group::Heights), chunk.constants.scale);
         }
         if DIFFERENTIATE {
             differentiate::<T, FMA, INVERSE, BINS>(&mut chunk, first, &mut scratch);
@@ -161,6 +154,11 @@ fn run_blocks<
         chunk.store(Group::Widths, first, &scratch);
         chunk.store(Group::Heights, first, &scratch);
     }
+}
+
+#[inline(always)]
+fn factors<T: Real, const BINS: usize>(c: &Constants<T>, scratch: &Scratch<T, BINS>) -> Factors<T> {
+    Factors::new(c, scratch.rows(Group::Widths), scratch.rows(Group::Heights))
 }
 
 #[inline(always)]
@@ -176,9 +174,11 @@ fn evaluate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: usize>(
     for i in 0..LANES {
         safe[i] = constants.safe(values[i]);
     }
-    let bins = locate::<T, FMA, INVERSE, BINS>(constants, scratch, &safe);
+    let factors = factors(constants, scratch);
+    let bins = locate::<T, FMA, INVERSE, BINS>(constants, scratch, &factors, &safe);
     for i in 0..LANES {
-        let curve = Curve::new::<FMA>(constants, &bins.get(i));
+        let bin = bins.get(i);
+        let curve = Curve::new::<FMA>(constants, &bin, factors.shares(i, &bin));
         let (result, log_det) = if INVERSE {
             let (point, _) = curve.at_y::<FMA>(safe[i]);
             (curve.x::<FMA>(&point), -curve.log_slope::<FMA>(&point))
@@ -220,12 +220,14 @@ fn differentiate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: usiz
     for i in 0..LANES {
         safe[i] = constants.safe(values[i]);
     }
-    let bins = locate::<T, FMA, INVERSE, BINS>(constants, scratch, &safe);
+    let factors = factors(constants, scratch);
+    let bins = locate::<T, FMA, INVERSE, BINS>(constants, scratch, &factors, &safe);
     let (mut by_input, mut lower, mut upper, mut index) = (zero, zero, zero, zero);
     let (mut widths, mut heights) = (Coefficients::new(), Coefficients::new());
     for i in 0..LANES {
         let bin = bins.get(i);
-        let (curve, slope0, slope1) = Curve::with_slopes::<FMA>(constants, &bin);
+        let shares = factors.shares(i, &bin);
+        let (curve, slope0, slope1) = Curve::with_slopes::<FMA>(constants, &bin, shares);
         let inside = constants.is_inside(values[i]);
         // Zeroed before the arithmetic, so that nothing outside can become NaN on the way.
         let g_result = if inside { by_result[i] } else { T::ZERO };
@@ -245,7 +247,8 @@ fn differentiate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: usiz
             i,
             constants,
             bin.index,
-            (curve.x0, curve.width),
+            factors.width[i],
+            (curve.x0, shares.0),
             (constants.width_floor, constants.width_range),
             (gradient.x0, gradient.width),
         );
@@ -253,7 +256,8 @@ fn differentiate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: usiz
             i,
             constants,
             bin.index,
-            (curve.y0, curve.height),
+            factors.height[i],
+            (curve.y0, shares.1),
             (constants.height_floor, constants.height_range),
             (gradient.y0, gradient.height),
         );

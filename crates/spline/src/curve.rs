@@ -17,8 +17,16 @@ use crate::block::{Bin, Constants};
 pub(crate) struct Curve<T> {
     pub(crate) x0: T,
     pub(crate) y0: T,
-    pub(crate) width: T,
-    pub(crate) height: T,
+    x1: T,
+    y1: T,
+    /// Differences of the pinned knots: with them the curve meets both ends of the bin.
+    span_x: T,
+    span_y: T,
+    /// Width, its inverse, and height from the logits, without the rounding of the knots: they
+    /// make the slope and the gradients.
+    width: T,
+    inverse: T,
+    height: T,
     slope: T,
     d0: T,
     d1: T,
@@ -33,6 +41,8 @@ pub(crate) struct Point<T> {
     q: T,
     numerator: T,
     denominator: T,
+    /// 1 / D.
+    inverse: T,
     polynomial: T,
 }
 
@@ -50,14 +60,22 @@ pub(crate) struct Gradient<T> {
 
 impl<T: Real> Curve<T> {
     #[inline(always)]
-    fn with_derivatives(bin: &Bin<T>, d0: T, d1: T) -> Self {
-        let (width, height) = (bin.x1 - bin.x0, bin.y1 - bin.y0);
-        let slope = height / width;
+    fn with_derivatives(c: &Constants<T>, bin: &Bin<T>, shares: (T, T), (d0, d1): (T, T)) -> Self {
+        let (width, height) = (shares.0 + c.width_floor, shares.1 + c.height_floor);
+        let inverse = T::ONE / width;
+        let slope = height * inverse;
         let excess = d0 + d1 - (slope + slope);
+        let (span_x, span_y) = (bin.x1 - bin.x0, bin.y1 - bin.y0);
+        let Bin { x0, x1, y0, y1, .. } = *bin;
         Self {
-            x0: bin.x0,
-            y0: bin.y0,
+            x0,
+            y0,
+            x1,
+            y1,
+            span_x,
+            span_y,
             width,
+            inverse,
             height,
             slope,
             d0,
@@ -66,27 +84,28 @@ impl<T: Real> Curve<T> {
         }
     }
 
-    /// The curve of a bin.
+    /// The curve of a bin; `shares` are width and height above their floors.
     #[inline(always)]
-    pub(crate) fn new<const FMA: bool>(constants: &Constants<T>, bin: &Bin<T>) -> Self {
-        let limit = constants.max_derivative_logit;
-        let d0 = softplus::<T, FMA>(minimum(bin.u0, limit)) + constants.min_derivative;
-        let d1 = softplus::<T, FMA>(minimum(bin.u1, limit)) + constants.min_derivative;
-        Self::with_derivatives(bin, d0, d1)
+    pub(crate) fn new<const FMA: bool>(c: &Constants<T>, bin: &Bin<T>, shares: (T, T)) -> Self {
+        let limit = c.max_derivative_logit;
+        let d0 = softplus::<T, FMA>(minimum(bin.u0, limit)) + c.min_derivative;
+        let d1 = softplus::<T, FMA>(minimum(bin.u1, limit)) + c.min_derivative;
+        Self::with_derivatives(c, bin, shares, (d0, d1))
     }
 
     /// The curve of a bin, and the slopes of its derivatives with respect to their logits.
     #[inline(always)]
     pub(crate) fn with_slopes<const FMA: bool>(
-        constants: &Constants<T>,
+        c: &Constants<T>,
         bin: &Bin<T>,
+        shares: (T, T),
     ) -> (Self, T, T) {
-        let limit = constants.max_derivative_logit;
+        let limit = c.max_derivative_logit;
         let (d0, slope0) = softplus_and_sigmoid::<T, FMA>(minimum(bin.u0, limit));
         let (d1, slope1) = softplus_and_sigmoid::<T, FMA>(minimum(bin.u1, limit));
-        let floor = constants.min_derivative;
+        let derivatives = (d0 + c.min_derivative, d1 + c.min_derivative);
         (
-            Self::with_derivatives(bin, d0 + floor, d1 + floor),
+            Self::with_derivatives(c, bin, shares, derivatives),
             slope0,
             slope1,
         )
@@ -102,12 +121,14 @@ impl<T: Real> Curve<T> {
         let denominator = self.excess.fused::<FMA>(q, self.slope);
         let ends = self.d1.fused::<FMA>(square, self.d0 * (r * r));
         let polynomial = (self.slope + self.slope).fused::<FMA>(q, ends);
+        let inverse = T::ONE / denominator;
         Point {
             t,
             r,
             q,
             numerator,
             denominator,
+            inverse,
             polynomial,
         }
     }
@@ -115,48 +136,69 @@ impl<T: Real> Curve<T> {
     /// The point above x.
     #[inline(always)]
     pub(crate) fn at_x<const FMA: bool>(&self, x: T) -> Point<T> {
-        self.at::<FMA>((x - self.x0) / self.width)
+        self.at::<FMA>((x - self.x0) / self.span_x)
     }
 
     /// The point beside y, and the root of the discriminant.
     ///
-    /// t solves a t^2 + b t + c = 0; the form 2 c / (-b - root) has no cancellation for either
-    /// sign of b. Rounding may leave the discriminant below zero close under a knot with a small
-    /// derivative, hence its floor; then the root is taken from h s N / D instead, which equals
-    /// it and is a sum of positive terms.
+    /// t solves a t^2 + b t + c = 0. For b >= 0 it is 2 c / (-b - root); for b < 0, where that
+    /// cancels, the same number is (root - b) / (2 a). Rounding may leave the discriminant below
+    /// zero close under a knot with a small derivative, hence its floor. Where it is mostly
+    /// rounding, the root is taken from h s N / D, which equals it and is a sum of positive terms.
     #[inline(always)]
     pub(crate) fn at_y<const FMA: bool>(&self, y: T) -> (Point<T>, T) {
         let two = T::from_f64(2.0);
         let v = y - self.y0;
-        let a = v.fused::<FMA>(self.excess, self.height * (self.slope - self.d0));
-        let b = (-v).fused::<FMA>(self.excess, self.height * self.d0);
-        let c = -(self.slope * v);
-        let discriminant = b.fused::<FMA>(b, T::from_f64(-4.0) * a * c);
-        let known = clamp(discriminant, T::ZERO, T::MAX);
-        let root = known.square_root();
-        let point = self.at::<FMA>(two * c / (-b - root));
-        let lost = discriminant < T::from_f64(64.0) * T::EPSILON * b * b;
-        let stable = self.height * self.slope * point.polynomial / point.denominator;
+        let a = v.fused::<FMA>(self.excess, self.span_y * (self.slope - self.d0));
+        let b = (-v).fused::<FMA>(self.excess, self.span_y * self.d0);
+        let minus_c = self.slope * v;
+        let discriminant = b.fused::<FMA>(b, T::from_f64(4.0) * a * minus_c);
+        // Written this way round so that NaN stays NaN.
+        let floored = if discriminant < T::ZERO {
+            T::ZERO
+        } else {
+            discriminant
+        };
+        let root = floored.square_root();
+        let falling = b < T::ZERO;
+        let upper = if falling { root - b } else { two * minus_c };
+        let lower = if falling { two * a } else { b + root };
+        let t = upper / lower;
+        let point = self.at::<FMA>(if y >= self.y1 { T::ONE } else { t });
+        let terms = self.span_y * (self.d0 + self.d1 + two * self.slope);
+        let lost = discriminant <= T::from_f64(16.0) * T::EPSILON * terms * terms;
+        let stable = self.height * self.slope * point.polynomial * point.inverse;
         (point, if lost { stable } else { root })
     }
 
-    /// x of a point.
+    /// x of a point; never above the upper knot, and that knot itself at the upper end.
     #[inline(always)]
     pub(crate) fn x<const FMA: bool>(&self, point: &Point<T>) -> T {
-        point.t.fused::<FMA>(self.width, self.x0)
+        let x = point.t.fused::<FMA>(self.span_x, self.x0);
+        if (point.t >= T::ONE) | (x > self.x1) {
+            self.x1
+        } else {
+            x
+        }
     }
 
-    /// y of a point.
+    /// y of a point; never above the upper knot, and that knot itself at the upper end.
     #[inline(always)]
     pub(crate) fn y<const FMA: bool>(&self, point: &Point<T>) -> T {
-        self.height
-            .fused::<FMA>(point.numerator / point.denominator, self.y0)
+        let y = self
+            .span_y
+            .fused::<FMA>(point.numerator * point.inverse, self.y0);
+        if (point.t >= T::ONE) | (y > self.y1) {
+            self.y1
+        } else {
+            y
+        }
     }
 
     /// ln dy/dx at a point.
     #[inline(always)]
     pub(crate) fn log_slope<const FMA: bool>(&self, point: &Point<T>) -> T {
-        let ratio = self.slope / point.denominator;
+        let ratio = self.slope * point.inverse;
         (ratio * ratio * point.polynomial).logarithm::<FMA>()
     }
 
@@ -168,12 +210,12 @@ impl<T: Real> Curve<T> {
             t,
             r,
             q,
-            denominator,
+            inverse,
             polynomial,
             ..
         } = *point;
         let by_polynomial = g / polynomial;
-        let by_denominator = two * g / denominator;
+        let by_denominator = two * g * inverse;
         let balance = r - t;
         // dN/dt = 2 (d1 t - d0 r + s (1 - 2 t)), dD/dt = e (1 - 2 t).
         let ends = self.d1.fused::<FMA>(t, -(self.d0 * r));
@@ -202,27 +244,27 @@ impl<T: Real> Curve<T> {
             r,
             q,
             numerator,
-            denominator,
+            inverse,
             polynomial,
+            ..
         } = *point;
         let (lt, ls, l0, l1) = self.log_slope_gradient::<FMA>(point, gl);
         // (A' D - A D') / D^2 by t, s, d0, d1: s N, q (d1 t^2 - d0 r^2), q (s r^2 + d1 q) and
         // -q (s t^2 + d0 q), each over D^2.
-        let factor = gy * self.height / (denominator * denominator);
+        let factor = gy * self.height * (inverse * inverse);
         let factor_q = factor * q;
         let (tt, rr) = (t * t, r * r);
         let gt = factor.fused::<FMA>(self.slope * polynomial, lt);
         let gs = factor_q.fused::<FMA>(self.d1.fused::<FMA>(tt, -(self.d0 * rr)), ls);
         let d0 = factor_q.fused::<FMA>(self.slope.fused::<FMA>(rr, self.d1 * q), l0);
         let d1 = (-factor_q).fused::<FMA>(numerator, l1);
-        let inverse = T::ONE / self.width;
-        let gx = gt * inverse;
+        let gx = gt * self.inverse;
         Gradient {
             input: gx,
             x0: -gx,
-            width: -(gs.fused::<FMA>(self.slope, gt * t) * inverse),
+            width: -(gs.fused::<FMA>(self.slope, gt * t) * self.inverse),
             y0: gy,
-            height: gs.fused::<FMA>(inverse, gy * (numerator / denominator)),
+            height: gs.fused::<FMA>(self.inverse, gy * (numerator * inverse)),
             d0,
             d1,
         }
@@ -256,13 +298,12 @@ impl<T: Real> Curve<T> {
         let by_slope = v.fused::<FMA>(r * r, (v - self.height) * (t * t));
         let gs = m.fused::<FMA>(by_slope, ls);
         let input = m * denominator;
-        let inverse = T::ONE / self.width;
         Gradient {
             input,
             x0: gx,
-            width: (-(gs * inverse)).fused::<FMA>(self.slope, gx * t),
+            width: (-(gs * self.inverse)).fused::<FMA>(self.slope, gx * t),
             y0: -input,
-            height: gs.fused::<FMA>(inverse, -(m * numerator)),
+            height: gs.fused::<FMA>(self.inverse, -(m * numerator)),
             d0: mq.fused::<FMA>(v - self.height, l0),
             d1: mq.fused::<FMA>(v, l1),
         }

@@ -29,7 +29,7 @@ const CHUNK: usize = 16 * LANES;
 /// Every number, infinities included. A NaN input is outside: it is passed through with log-det
 /// 0. NaN among the logits that an element depends on makes its output and log-det NaN; an
 /// infinite width or height logit counts as the largest finite number, and a derivative logit
-/// above 1e8 as 1e8.
+/// above 1e4 as 1e4.
 ///
 /// # Numerics
 /// f64 agrees with an independent evaluation to 1e-12 of the largest magnitude in each tensor;
@@ -172,8 +172,10 @@ impl RationalQuadraticSpline {
         )
     }
 
-    /// [`RationalQuadraticSpline::forward`] that replaces width and height logits by their
-    /// softmax, which [`RationalQuadraticSpline::forward_gradients_in_place`] continues from.
+    /// [`RationalQuadraticSpline::forward`] that leaves exponentials in the place of the width and
+    /// height logits, which [`RationalQuadraticSpline::forward_gradients_in_place`] continues from.
+    ///
+    /// Both calls give the same bits as the calls that leave the logits alone.
     ///
     /// # Errors
     /// [`Error::Length`].
@@ -255,7 +257,7 @@ impl RationalQuadraticSpline {
         check_length("gradient by the output", elements, upstream.output.len())?;
         check_length("gradient by the log-det", elements, upstream.log_det.len())?;
         check_length("gradient by the input", elements, by_input.len())?;
-        let softmaxed = parameters.is_none();
+        let prepared = parameters.is_none();
         self.run(Chunk {
             constants: self.constants(),
             inverse,
@@ -266,7 +268,7 @@ impl RationalQuadraticSpline {
                 output: upstream.output,
                 log_det: upstream.log_det,
                 input: by_input,
-                softmaxed,
+                prepared,
             },
         });
         Ok(())

@@ -105,7 +105,7 @@ fn split_task<T>(task: Task<'_, T>, length: usize) -> Vec<Task<'_, T>> {
             output,
             log_det,
             input,
-            softmaxed,
+            prepared,
         } => output
             .chunks(length)
             .zip(log_det.chunks(length))
@@ -114,7 +114,7 @@ fn split_task<T>(task: Task<'_, T>, length: usize) -> Vec<Task<'_, T>> {
                 output,
                 log_det,
                 input,
-                softmaxed,
+                prepared,
             })
             .collect(),
     }

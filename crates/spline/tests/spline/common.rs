@@ -1,6 +1,8 @@
 //! What the checks share: one call for everything a direction computes, and the two layouts.
 
-use dunnart_spline::{Parameters, ParametersMut, RationalQuadraticSpline, SplineReal, Upstream};
+use dunnart_spline::{
+    Parameters, ParametersMut, RationalQuadraticSpline, SplineReal, SplineSettings, Upstream,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Direction {
@@ -127,4 +129,64 @@ pub(crate) fn evaluate<T: SplineReal>(
         by_input,
         by_parameters,
     }
+}
+
+/// A fixed sequence of numbers; these checks need no generator of quality.
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number of [0, 1).
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number of the normal distribution.
+    pub(crate) fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// Numbers of the normal distribution with the given standard deviation.
+    pub(crate) fn normals<T: SplineReal>(&mut self, count: usize, deviation: f64) -> Vec<T> {
+        (0..count)
+            .map(|_| T::from_f64(deviation * self.normal()))
+            .collect()
+    }
+}
+
+/// `value` moved by `steps` neighbours.
+pub(crate) fn neighbour<T: SplineReal>(value: T, steps: i32) -> T {
+    // Both types are handled through their own neighbours, so that a step is one unit in the last
+    // place of the type itself.
+    let mut value = value;
+    for _ in 0..steps.unsigned_abs() {
+        value = next(value, steps > 0);
+    }
+    value
+}
+
+fn next<T: SplineReal>(value: T, up: bool) -> T {
+    let wide = value.to_f64();
+    if T::EPSILON.to_f64() == f64::EPSILON {
+        return T::from_f64(if up { wide.next_up() } else { wide.next_down() });
+    }
+    let narrow = wide as f32;
+    T::from_f64(f64::from(if up {
+        narrow.next_up()
+    } else {
+        narrow.next_down()
+    }))
+}
+
+/// A spline of the usual floors with unscaled logits.
+pub(crate) fn spline(bins: usize, bound: f64) -> RationalQuadraticSpline {
+    RationalQuadraticSpline::new(SplineSettings::new(bins, bound), 1.0).expect("valid settings")
 }

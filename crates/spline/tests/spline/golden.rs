@@ -12,6 +12,12 @@ use crate::common::{Direction, Evaluation, Layout, evaluate, pack};
 /// accounts for about 1e-14; gradients lose a few more digits where the curve is steep.
 const F64_BOUND: f64 = 1e-12;
 
+/// In f32 the error against the exact value may be this many times the reference's own.
+const F32_FACTOR: f64 = 2.0;
+
+/// Quantiles at which the errors in f32 are compared.
+const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/golden")
 }
@@ -132,4 +138,51 @@ fn f64_agrees_with_every_golden_tensor() {
         }
     }
     assert_eq!(checked, 4 * 2 * 2 * 6);
+}
+
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
+}
+
+fn errors(values: &[f64], exact: &[f64]) -> Vec<f64> {
+    let mut errors: Vec<f64> = values
+        .iter()
+        .zip(exact)
+        .map(|(a, e)| (a - e).abs())
+        .collect();
+    assert!(
+        errors.iter().all(|error| error.is_finite()),
+        "no value may be NaN"
+    );
+    errors.sort_by(f64::total_cmp);
+    errors
+}
+
+#[test]
+fn f32_is_as_exact_as_the_reference() {
+    let (mut checked, mut misses) = (0, Vec::new());
+    for (file, case) in Case::all("float32") {
+        for direction in [Direction::Forward, Direction::Inverse] {
+            for (name, actual) in case.compared::<f32>(direction, Layout::BinsMajor) {
+                let actual: Vec<f64> = actual.into_iter().map(f64::from).collect();
+                let exact = case.tensor::<f64>(&format!("exact.{name}"));
+                let reference = errors(&case.tensor::<f64>(&name), &exact);
+                let ours = errors(&actual, &exact);
+                assert_eq!(ours.len(), reference.len());
+                for q in QUANTILES {
+                    let (error, bound) = (quantile(&ours, q), F32_FACTOR * quantile(&reference, q));
+                    println!(
+                        "{file} {name} {q}: {error:.2e} of {:.2e}",
+                        bound / F32_FACTOR
+                    );
+                    if error > bound {
+                        misses.push(format!("{file} {name} at {q}: {error:e} > {bound:e}"));
+                    }
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(checked, 4 * 2 * 6 * 3);
+    assert!(misses.is_empty(), "{}", misses.join("\n"));
 }
