@@ -1,6 +1,7 @@
 //! The verbs of the program.
 
 mod inspect;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -11,6 +12,8 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Says what a checkpoint or data file is.
     Inspect(inspect::Inspect),
+    /// Compares every form of the network with golden values.
+    Verify(verify::Verify),
 }
 
 impl Command {
@@ -18,6 +21,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Inspect(verb) => verb.run(),
+            Self::Verify(verb) => verb.run(),
         }
     }
 }

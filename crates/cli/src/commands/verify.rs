@@ -57,7 +57,12 @@ impl Verify {
                 failure = self.print(&mut out, verdict);
             }
         })
-        .with_context(|| format!("comparing with the golden values in {}", self.golden.display()))?;
+        .with_context(|| {
+            format!(
+                "comparing with the golden values in {}",
+                self.golden.display()
+            )
+        })?;
         failure?;
         if let Some(path) = &self.json {
             let text = serde_json::to_string_pretty(&report.to_json())?;

@@ -3,9 +3,10 @@
 use dunnart_flow::Layout;
 use dunnart_flow::structure::{Conditioner, NormLayer};
 
+use super::Result;
 use super::case::{Case, Kind};
+use super::check::{Rule, group};
 use super::compare::{Comparison, quantile, sorted_differences};
-use super::{Result, check::Rule};
 
 /// float64 splines: relative to the largest magnitude of the tensor.
 pub(super) const SPLINE_RELATIVE: f64 = 1e-12;
@@ -24,15 +25,19 @@ pub(super) const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 /// there.
 pub(super) fn against_exact(computed: &[f64], reference: &[f64], exact: &[f64]) -> (f64, f64) {
     let magnitude = Comparison::new(exact, exact).map_or(0.0, |c| c.magnitude);
-    // The reference may hit a value by luck; nobody can ask for less than the spacing of float32.
-    let floor = f64::from(f32::EPSILON) * magnitude;
     let own = sorted_differences(computed, exact);
     let theirs = sorted_differences(reference, exact);
+    // The reference may hit a value by luck; nobody can ask for less than the spacing of float32.
+    by_quantiles(&own, &theirs, f64::from(f32::EPSILON) * magnitude)
+}
+
+/// Two ascending lists of errors at [`QUANTILES`]: ours and its bound where it stands worst.
+pub(super) fn by_quantiles(own: &[f64], theirs: &[f64], floor: f64) -> (f64, f64) {
     let mut worst = (0.0, floor);
     let mut share = f64::NEG_INFINITY;
     for q in QUANTILES {
-        let difference = quantile(&own, q);
-        let bound = (REFERENCE_ERRORS * quantile(&theirs, q)).max(floor);
+        let difference = quantile(own, q);
+        let bound = (REFERENCE_ERRORS * quantile(theirs, q)).max(floor);
         let own_share = if difference == 0.0 {
             0.0
         } else {
@@ -44,6 +49,17 @@ pub(super) fn against_exact(computed: &[f64], reference: &[f64], exact: &[f64]) 
         }
     }
     worst
+}
+
+/// Errors of one tensor relative to its largest magnitude, ascending; empty for a tensor of zeros.
+pub(super) fn sorted_relative(values: &[f64], exact: &[f64]) -> Vec<f64> {
+    let magnitude = Comparison::new(exact, exact).map_or(0.0, |c| c.magnitude);
+    if magnitude == 0.0 {
+        return vec![];
+    }
+    let mut errors = sorted_differences(values, exact);
+    errors.iter_mut().for_each(|error| *error /= magnitude);
+    errors
 }
 
 /// Names of what a batch norm cancels: biases added right before it have gradient zero in exact
@@ -134,7 +150,12 @@ pub(super) fn rule(case: &Case, cancelled: &Cancelled, key: &str, single: bool) 
         if key.contains("grad.") && ends(&cancelled.biases) {
             return Ok(Rule::Noise(f64::from(f32::EPSILON)));
         }
-        return Ok(Rule::TwiceReference);
+        let grouped = group(key) != key;
+        return Ok(if grouped {
+            Rule::TwiceGroup
+        } else {
+            Rule::TwiceReference
+        });
     }
     if key.contains("grad.") && ends(&cancelled.biases) {
         return Ok(Rule::Noise(NETWORK_RELATIVE));
