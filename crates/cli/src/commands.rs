@@ -1,7 +1,7 @@
 //! The verbs of the program.
 
 mod inspect;
-mod verify;
+mod train;
 
 use std::process::ExitCode;
 
@@ -12,8 +12,8 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Says what a checkpoint or data file is.
     Inspect(inspect::Inspect),
-    /// Compares every form of the network with golden values.
-    Verify(verify::Verify),
+    /// Trains from settings or goes on from a checkpoint.
+    Train(train::Train),
 }
 
 impl Command {
@@ -21,7 +21,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Inspect(verb) => verb.run(),
-            Self::Verify(verb) => verb.run(),
+            Self::Train(verb) => verb.run(),
         }
     }
 }

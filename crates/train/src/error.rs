@@ -118,6 +118,50 @@ pub enum Error {
         /// What the state holds.
         found: String,
     },
+    /// No parameter of the network trains in a stage.
+    #[error("stage trains nothing: every parameter of the network is frozen")]
+    NothingTrains,
+    /// A checkpoint could not be written, or does not hold what it must.
+    #[error("checkpoint: {0}")]
+    Checkpoint(#[from] dunnart_checkpoint::Error),
+    /// The training data could not be read.
+    #[error("training data: {0}")]
+    Data(#[from] dunnart_data::Error),
+    /// The source of training rows ended before the epoch did.
+    #[error("training data: the source ended before the epoch did")]
+    DataEnded,
+    /// A loss is not a finite number.
+    #[error(
+        "{what} is {found} in stage {stage}, epoch {epoch}{}; the last good checkpoint stays",
+        step.map_or(String::new(), |step| format!(", step {step}"))
+    )]
+    Diverged {
+        /// Which loss.
+        what: &'static str,
+        /// Its value.
+        found: f64,
+        /// Stage, from 0 as in the settings.
+        stage: usize,
+        /// Epoch in the stage, from 1.
+        epoch: usize,
+        /// Optimiser step in the epoch, from 1; absent for a test loss.
+        step: Option<usize>,
+    },
+    /// A new run was to start in the folder of another one.
+    #[error(
+        "run folder {}: expected none or one without a run, found {found}",
+        path.display()
+    )]
+    RunFolderExists {
+        /// The folder.
+        path: PathBuf,
+        /// The first file of the other run.
+        found: String,
+    },
+    /// libtorch refused.
+    #[cfg(feature = "torch")]
+    #[error("libtorch: {0}")]
+    Torch(#[from] dunnart_torch_shim::Error),
     /// A history file has a row that is no row of a history.
     #[error("{}, line {line}: {reason}", path.display())]
     History {
@@ -128,6 +172,13 @@ pub enum Error {
         /// What is wrong there.
         reason: String,
     },
+}
+
+#[cfg(feature = "torch")]
+impl From<tch::TchError> for Error {
+    fn from(error: tch::TchError) -> Self {
+        Self::Torch(error.into())
+    }
 }
 
 fn tried_list(tried: &[PathBuf]) -> String {

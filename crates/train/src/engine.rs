@@ -1,0 +1,95 @@
+//! What computes a step: one trait, and the one place where its implementation is chosen.
+
+use dunnart_flow::eager::{EagerBatch, EagerNetwork, SplinePath, StepOptions, Training};
+use dunnart_flow::structure::ParameterIndex;
+use dunnart_flow::{Architecture, Layout, TrainableSet};
+use tch::{Device, Kind, Tensor};
+
+use crate::Result;
+use crate::storage::Storage;
+
+/// Which implementation computes steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// libtorch operations with autograd, the spline by the fused kernel where the device is a CPU.
+    #[default]
+    Eager,
+    /// libtorch operations throughout.
+    EagerTensorSpline,
+}
+
+/// Computes losses, gradients and test losses of one network with one trainable set.
+///
+/// An engine belongs to the trainable set it was made for: a stage that changes the set makes a new
+/// engine, so that nothing traced or captured for the old set can survive.
+pub trait StepEngine {
+    /// Loss `-mean(log q)` of a training batch; its gradient times `options.weight` is added to (or
+    /// replaces) the trainable part of `storage.gradients`.
+    ///
+    /// `ready` is called with each parameter whose gradient is complete. The loss has no dimension
+    /// and is not waited for.
+    ///
+    /// # Errors
+    /// [`crate::Error::Network`] when the batch does not fit the network.
+    fn loss_and_gradients(
+        &mut self,
+        storage: &mut Storage,
+        batch: &EagerBatch,
+        options: &StepOptions,
+        ready: &mut dyn FnMut(ParameterIndex),
+    ) -> Result<Tensor>;
+
+    /// Sum of `-log q` over a batch's rows in evaluation mode, added up in double precision.
+    ///
+    /// Never under autocast, so that test losses are comparable whatever a stage trains with.
+    ///
+    /// # Errors
+    /// As [`StepEngine::loss_and_gradients`].
+    fn evaluate(&mut self, storage: &Storage, batch: &EagerBatch) -> Result<f64>;
+}
+
+/// Makes the engine of a stage.
+///
+/// # Errors
+/// [`crate::Error::Network`] when the network has a part that this kind cannot compute.
+pub fn engine(
+    kind: EngineKind,
+    architecture: &Architecture,
+    layout: &Layout,
+    storage: &Storage,
+    trainable: &TrainableSet,
+) -> Result<Box<dyn StepEngine>> {
+    let (_, device) = storage.options();
+    let spline = match (kind, device) {
+        (EngineKind::Eager, Device::Cpu) => SplinePath::Fused,
+        (EngineKind::Eager | EngineKind::EagerTensorSpline, _) => SplinePath::Tensor,
+    };
+    let network = EagerNetwork::new(architecture, layout, spline)?;
+    let training = network.training(&storage.network, &storage.gradients, trainable)?;
+    Ok(Box::new(EagerEngine { network, training }))
+}
+
+struct EagerEngine {
+    network: EagerNetwork,
+    training: Training,
+}
+
+impl StepEngine for EagerEngine {
+    fn loss_and_gradients(
+        &mut self,
+        storage: &mut Storage,
+        batch: &EagerBatch,
+        options: &StepOptions,
+        ready: &mut dyn FnMut(ParameterIndex),
+    ) -> Result<Tensor> {
+        Ok(self
+            .training
+            .loss_and_gradients(&mut storage.network, batch, options, ready)?)
+    }
+
+    fn evaluate(&mut self, storage: &Storage, batch: &EagerBatch) -> Result<f64> {
+        let log_prob = self.network.evaluation(&storage.network)?.log_prob(batch)?;
+        let sum = log_prob.f_to_kind(Kind::Double)?.f_sum(Kind::Double)?;
+        Ok(-f64::try_from(&sum)?)
+    }
+}
