@@ -18,8 +18,14 @@ pub trait SplineReal: Real {
 }
 
 impl SplineReal for f32 {
+    // Eight bins are what networks are trained with; each further number of its own costs half a
+    // minute of compilation.
     fn run(chunk: Chunk<'_, Self>) {
-        chunk.run();
+        if chunk.constants.bins == 8 {
+            chunk.run_bins::<8>();
+        } else {
+            chunk.run_bins::<0>();
+        }
     }
 }
 
@@ -58,14 +64,6 @@ pub struct Chunk<'a, T> {
 }
 
 impl<T: Real> Chunk<'_, T> {
-    fn run(self) {
-        match self.constants.bins {
-            8 => self.run_bins::<8>(),
-            10 => self.run_bins::<10>(),
-            _ => self.run_bins::<0>(),
-        }
-    }
-
     fn run_bins<const BINS: usize>(self) {
         match (&self.task, self.inverse) {
             (Task::Evaluate { .. }, false) => dispatch(Run::<T, false, false, BINS>(self)),
