@@ -2,6 +2,7 @@
 
 mod inspect;
 mod train;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -14,6 +15,8 @@ pub(crate) enum Command {
     Inspect(inspect::Inspect),
     /// Trains from settings or goes on from a checkpoint.
     Train(train::Train),
+    /// Compares every form of the network with golden values.
+    Verify(verify::Verify),
 }
 
 impl Command {
@@ -22,6 +25,7 @@ impl Command {
         match self {
             Self::Inspect(verb) => verb.run(),
             Self::Train(verb) => verb.run(),
+            Self::Verify(verb) => verb.run(),
         }
     }
 }

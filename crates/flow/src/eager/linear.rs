@@ -1,6 +1,7 @@
 //! The permutation and the LU transform between spline steps.
 
-use tch::Tensor;
+use dunnart_torch_shim::{MatmulPrecision, matmul_precision};
+use tch::{Kind, Tensor};
 
 use super::pass::Pass;
 use crate::Result;
@@ -16,7 +17,24 @@ struct Factors {
     log_det: Tensor,
 }
 
+fn as_kind(x: &Tensor, kind: Kind) -> Result<Tensor> {
+    if x.kind() == kind {
+        return Ok(x.shallow_clone());
+    }
+    Ok(x.f_to_dtype(kind, false, false)?)
+}
+
 impl Pass<'_> {
+    /// Precision of the products and solves: float64 where libtorch is allowed to round float32
+    /// products to fewer digits, else the network's own.
+    fn product_kind(&self) -> Result<Kind> {
+        let own = self.weights.kind();
+        if own == Kind::Float && matmul_precision()? != MatmulPrecision::Highest {
+            return Ok(Kind::Double);
+        }
+        Ok(own)
+    }
+
     fn factors(&self, transform: &LinearTransform) -> Result<Factors> {
         let w = self.weights;
         let bias = w.parameter(transform.bias);
@@ -49,10 +67,12 @@ impl Pass<'_> {
         x: &Tensor,
     ) -> Result<(Tensor, Tensor)> {
         let factors = self.factors(transform)?;
+        let kind = self.product_kind()?;
         let x = x.f_index_select(1, self.weights.permutation(number, false))?;
-        let x = x.f_linear(&factors.upper, None::<&Tensor>)?;
-        let y = x.f_linear(&factors.lower, Some(self.weights.parameter(transform.bias)))?;
-        Ok((y, factors.log_det))
+        let bias = as_kind(self.weights.parameter(transform.bias), kind)?;
+        let x = as_kind(&x, kind)?.f_linear(&as_kind(&factors.upper, kind)?, None::<&Tensor>)?;
+        let y = x.f_linear(&as_kind(&factors.lower, kind)?, Some(&bias))?;
+        Ok((self.full_precision(&y)?, factors.log_det))
     }
 
     /// The inverse of [`Pass::linear_forward`], by two triangular solves, and its log-det.
@@ -66,16 +86,20 @@ impl Pass<'_> {
         y: &Tensor,
     ) -> Result<(Tensor, Tensor)> {
         let factors = self.factors(transform)?;
+        let kind = self.product_kind()?;
         let columns = y
             .f_sub(self.weights.parameter(transform.bias))?
             .f_transpose(0, 1)?;
-        let columns = factors
-            .lower
-            .f_linalg_solve_triangular(&columns, false, true, true)?;
-        let columns = factors
-            .upper
+        let columns = as_kind(&factors.lower, kind)?.f_linalg_solve_triangular(
+            &as_kind(&columns, kind)?,
+            false,
+            true,
+            true,
+        )?;
+        let columns = as_kind(&factors.upper, kind)?
             .f_linalg_solve_triangular(&columns, true, true, false)?;
-        let x = columns
+        let x = self
+            .full_precision(&columns)?
             .f_transpose(0, 1)?
             .f_index_select(1, self.weights.permutation(number, true))?;
         Ok((x, factors.log_det.f_neg()?))

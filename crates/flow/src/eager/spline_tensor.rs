@@ -129,10 +129,13 @@ impl TensorSpline {
             .f_square()?
             .f_sub(&a.f_mul(&c)?.f_mul_scalar(4.0)?)?
             .f_clamp_min(TINY)?;
-        let t = c
+        let root = c
             .f_mul_scalar(2.0)?
-            .f_div(&b.f_neg()?.f_sub(&discriminant.f_sqrt()?)?)?
-            .f_clamp(0.0, 1.0)?;
+            .f_div(&b.f_neg()?.f_sub(&discriminant.f_sqrt()?)?)?;
+        // Rounding may put the root beside [0, 1]; its gradient is right all the same, and a clamp
+        // would drop it.
+        let correction = root.f_clamp(0.0, 1.0)?.f_sub(&root)?.f_detach()?;
+        let t = root.f_add(&correction)?;
         let x = t.f_mul(&bin.width)?.f_add(&bin.left)?;
         let (_, denominator) = bin.curve(&t)?;
         let log_det = bin.log_slope(&t, &denominator)?.f_neg()?;

@@ -50,6 +50,7 @@ pub struct Training {
     reduction: Arc<dyn BatchReduction>,
     /// The tensors the leaves are views of.
     viewed: [Tensor; 2],
+    log_prob: Option<Tensor>,
 }
 
 impl std::fmt::Debug for Training {
@@ -90,8 +91,17 @@ impl Training {
             gradients: gradients.shallow_clone(),
             reduction,
             viewed: [&storage.parameters, &storage.statistics].map(Tensor::shallow_clone),
+            log_prob: None,
             shared,
         })
+    }
+
+    /// `log q` of each row of the last batch, with that batch's own statistics in its batch norms.
+    ///
+    /// # Shapes
+    /// `[B]`; `None` before the first batch.
+    pub fn log_prob(&self) -> Option<&Tensor> {
+        self.log_prob.as_ref()
     }
 
     /// `-mean(log q)` of a batch, its gradients times `options.weight` in the flat gradient tensor,
@@ -141,6 +151,7 @@ impl Training {
             let weight = Tensor::f_full([] as [i64; 0], options.weight, (kind, loss.device()))?;
             backward(&[&loss], &[weight], false)?;
         }
+        self.log_prob = Some(log_prob.f_detach()?);
         let trainable: Vec<ParameterIndex> = self.trainable.indices().collect();
         trainable.into_iter().rev().for_each(ready);
         Ok(loss.f_detach()?)
