@@ -402,7 +402,11 @@ mod tests {
             ),
             (1, 2)
         );
-        // Row 7 of the kept set is row 8 of the file, row 997 is row 999.
+        // Row 6 stays, row 7 of the kept set is row 8 of the file, row 997 is row 999.
+        assert_eq!(
+            (kept.parameters().get(12), kept.observations().get(18)),
+            (12.0, 18.0)
+        );
         assert_eq!(
             (kept.parameters().get(14), kept.observations().get(21)),
             (16.0, 24.0)
