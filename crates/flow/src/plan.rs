@@ -18,6 +18,8 @@ pub(crate) mod native;
 mod passes;
 mod rows;
 mod spline;
+mod training;
 
 pub use gemm::Scalar;
 pub use native::{Prepared, Sampler};
+pub use training::{Mode, Plan, PlanKey, PlanStep};

@@ -20,7 +20,7 @@ pub(crate) struct Case {
     pub(crate) double: bool,
     pub(crate) architecture: Architecture,
     pub(crate) layout: Layout,
-    tensors: HashMap<String, Vec<f64>>,
+    pub(crate) tensors: HashMap<String, Vec<f64>>,
 }
 
 fn folder() -> PathBuf {
@@ -186,7 +186,13 @@ pub(crate) fn judge(
         .iter()
         .zip(theirs)
         .any(|(o, t)| *o > SINGLE_FACTOR * t + floor);
-    worse.then(|| format!("{} {name}: {ours:.2?}, reference {theirs:.2?}", case.file))
+    worse.then(|| {
+        format!(
+            "{} {name}: {ours:?}, reference {theirs:?} of {:.2e}",
+            case.file,
+            largest(exact)
+        )
+    })
 }
 
 /// Errors at 50, 99 and 99.9 per cent.
