@@ -198,14 +198,49 @@ pub(crate) fn judge(
 /// Errors at 50, 99 and 99.9 per cent.
 fn quantiles(actual: &[f64], exact: &[f64]) -> [f64; 3] {
     assert_eq!(actual.len(), exact.len());
-    let mut errors: Vec<f64> = actual
-        .iter()
-        .zip(exact)
-        .map(|(a, e)| (a - e).abs())
-        .collect();
+    let errors = actual.iter().zip(exact).map(|(a, e)| (a - e).abs());
+    at_quantiles(errors.collect())
+}
+
+fn at_quantiles(mut errors: Vec<f64>) -> [f64; 3] {
     assert!(errors.iter().all(|e| e.is_finite()));
     errors.sort_by(f64::total_cmp);
     [0.5, 0.99, 0.999].map(|q| errors[((errors.len() - 1) as f64 * q).round() as usize])
+}
+
+/// Errors of many f32 tensors together, each relative to its tensor's largest magnitude.
+///
+/// A single gradient is a sum over few rows and may be near exact in the reference by luck; all of
+/// them together are a fair measure.
+#[derive(Default)]
+pub(crate) struct Pool {
+    ours: Vec<f64>,
+    theirs: Vec<f64>,
+}
+
+impl Pool {
+    /// Adds one tensor.
+    pub(crate) fn add(&mut self, case: &Case, name: &str, actual: &[f64], exact: &[f64]) {
+        let scale = largest(exact);
+        if scale > 0.0 {
+            let errors = |values: &[f64]| -> Vec<f64> {
+                let pairs = values.iter().zip(exact);
+                pairs.map(|(v, e)| (v - e).abs() / scale).collect()
+            };
+            self.ours.extend(errors(actual));
+            self.theirs.extend(errors(case.get(name)));
+        }
+    }
+
+    /// What is wrong with them.
+    pub(crate) fn judge(self, case: &Case, name: &str) -> Option<String> {
+        if self.ours.is_empty() {
+            return None;
+        }
+        let (ours, theirs) = (at_quantiles(self.ours), at_quantiles(self.theirs));
+        let worse = ours.iter().zip(theirs).any(|(o, t)| *o > SINGLE_FACTOR * t);
+        worse.then(|| format!("{} {name}*: {ours:?}, reference {theirs:?}", case.file))
+    }
 }
 
 /// The same numbers in double precision.
