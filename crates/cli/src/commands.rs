@@ -1,7 +1,9 @@
 //! The verbs of the program.
 
 mod append_stage;
+mod c2st;
 mod inspect;
+mod sample;
 mod train;
 mod verify;
 
@@ -20,6 +22,10 @@ pub(crate) enum Command {
     Train(train::Train),
     /// Compares every form of the network with golden values.
     Verify(verify::Verify),
+    /// Draws from the posteriors of one or many observations.
+    Sample(sample::Sample),
+    /// Says how well a classifier tells samples from reference samples.
+    C2st(c2st::C2st),
 }
 
 impl Command {
@@ -30,6 +36,8 @@ impl Command {
             Self::Inspect(verb) => verb.run(),
             Self::Train(verb) => verb.run(),
             Self::Verify(verb) => verb.run(),
+            Self::Sample(verb) => verb.run(),
+            Self::C2st(verb) => verb.run(),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Exit codes: 0 good, 1 a check ran and said no, 2 it could not run.
 
 mod commands;
+mod output;
+mod sampling;
 
 use std::process::ExitCode;
 

@@ -19,6 +19,7 @@ pub struct PosteriorSamples {
     names: Vec<String>,
     samples: Values,
     log_prob: Values,
+    extra: Vec<(String, Values)>,
 }
 
 impl PosteriorSamples {
@@ -56,7 +57,26 @@ impl PosteriorSamples {
             names,
             samples,
             log_prob,
+            extra: Vec::new(),
         })
+    }
+
+    /// Adds a number for each observation, such as the mass outside the bounds.
+    ///
+    /// Array files get one more array of shape [O]; a table gets one more column.
+    ///
+    /// # Errors
+    /// A list that has not one entry per observation.
+    pub fn with_per_observation(mut self, name: &str, values: Vec<f64>) -> Result<Self, Error> {
+        if values.len() != self.observations {
+            return Err(Error::Length {
+                what: name.into(),
+                expected: self.observations,
+                actual: values.len(),
+            });
+        }
+        self.extra.push((name.into(), Values::F64(values)));
+        Ok(self)
     }
 
     /// Writes the file whole or not at all; an existing file is replaced.
@@ -71,10 +91,13 @@ impl PosteriorSamples {
         let path = path.as_ref();
         let rows = [self.observations, self.per_observation];
         let shape = [self.observations, self.per_observation, self.names.len()];
-        let arrays: [(&str, &[usize], &Values); 2] = [
+        let mut arrays: Vec<(&str, &[usize], &Values)> = vec![
             ("samples", &shape, &self.samples),
             ("log_prob", &rows, &self.log_prob),
         ];
+        for (name, values) in &self.extra {
+            arrays.push((name, &rows[..1], values));
+        }
         match ending(path).as_deref() {
             Some("npz") => {
                 write_atomically(path, |file| write_npz(path, file, &arrays, &self.names))
@@ -116,7 +139,11 @@ impl PosteriorSamples {
         for name in &self.names {
             write!(out, ",{name}")?;
         }
-        writeln!(out, ",log_prob")?;
+        write!(out, ",log_prob")?;
+        for (name, _) in &self.extra {
+            write!(out, ",{name}")?;
+        }
+        writeln!(out)?;
         for row in 0..self.observations * self.per_observation {
             write!(out, "{}", row / self.per_observation)?;
             for column in 0..self.names.len() {
@@ -125,6 +152,10 @@ impl PosteriorSamples {
             }
             write!(out, ",")?;
             write_number(&mut out, &self.log_prob, row)?;
+            for (_, values) in &self.extra {
+                write!(out, ",")?;
+                write_number(&mut out, values, row / self.per_observation)?;
+            }
             writeln!(out)?;
         }
         out.flush()

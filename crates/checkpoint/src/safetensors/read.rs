@@ -30,6 +30,16 @@ pub struct Header {
     pub bytes: u64,
 }
 
+impl Header {
+    /// The validated architecture and its layout, if they can be the ones of this file.
+    ///
+    /// # Errors
+    /// [`Error::Flow`], [`Error::Implausible`].
+    pub fn layout(&self) -> Result<(Architecture, Layout)> {
+        layout(&self.metadata, self.tensors.len(), self.bytes)
+    }
+}
+
 /// A tensor without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
