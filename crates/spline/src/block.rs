@@ -62,9 +62,11 @@ impl<T: Real> Constants<T> {
 /// Rows of logits of one block: K widths, K heights, and K derivative rows of which the first
 /// stands for the lower end.
 ///
-/// With `BINS` > 0 the number of bins is known to the compiler and everything is on the stack;
-/// `BINS` = 0 serves any number.
+/// With `BINS` > 0 everything is on the stack and the search knows the number of bins; `BINS` = 0
+/// serves any number. The other passes gain nothing from a known number but code, so the slices
+/// they get do not show it.
 pub(crate) struct Scratch<T, const BINS: usize> {
+    bins: usize,
     fixed: [[Lanes<T>; BINS]; 3],
     free: [Vec<Lanes<T>>; 3],
 }
@@ -74,6 +76,7 @@ impl<T: Real, const BINS: usize> Scratch<T, BINS> {
     pub(crate) fn new(bins: usize) -> Self {
         let length = if BINS == 0 { bins } else { 0 };
         Self {
+            bins,
             fixed: [[[T::ZERO; LANES]; BINS]; 3],
             free: std::array::from_fn(|_| vec![[T::ZERO; LANES]; length]),
         }
@@ -84,7 +87,7 @@ impl<T: Real, const BINS: usize> Scratch<T, BINS> {
         if BINS == 0 {
             &self.free[group as usize]
         } else {
-            &self.fixed[group as usize]
+            &self.fixed[group as usize][..self.bins]
         }
     }
 
@@ -93,7 +96,7 @@ impl<T: Real, const BINS: usize> Scratch<T, BINS> {
         if BINS == 0 {
             &mut self.free[group as usize]
         } else {
-            &mut self.fixed[group as usize]
+            &mut self.fixed[group as usize][..self.bins]
         }
     }
 }
@@ -338,6 +341,7 @@ pub(crate) fn locate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: 
     let derivatives = scratch.rows(Group::Derivatives);
     let ends = [constants.boundary_logit; LANES];
     if BINS > 0 {
+        let [widths, heights, derivatives] = &scratch.fixed;
         // The inner loop unrolls and the outer one vectorises: an element stays in registers.
         for i in 0..LANES {
             let mut search = Search::start(constants, factors, i);
@@ -359,12 +363,12 @@ pub(crate) fn locate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: 
         return bins;
     }
     let count = constants.bins;
-    let mut walk = [[T::ZERO; LANES]; 4];
+    let (mut x, mut y) = ([T::ZERO; LANES], [T::ZERO; LANES]);
+    let (mut sum_x, mut sum_y) = (x, y);
     for i in 0..LANES {
         let search = Search::start(constants, factors, i);
         bins.set(i, search.found);
-        (walk[0][i], walk[1][i]) = (search.x, search.y);
-        (walk[2][i], walk[3][i]) = (search.sum_x, search.sum_y);
+        (x[i], y[i], sum_x[i], sum_y[i]) = (search.x, search.y, search.sum_x, search.sum_y);
     }
     for k in 0..count {
         let (width_row, height_row) = (&widths[k], &heights[k]);
@@ -375,14 +379,14 @@ pub(crate) fn locate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: 
             &derivatives[k + 1]
         };
         for i in 0..LANES {
-            let start = Search::start(constants, factors, i);
             let search = Search {
                 found: bins.get(i),
-                x: walk[0][i],
-                y: walk[1][i],
-                sum_x: walk[2][i],
-                sum_y: walk[3][i],
-                ..start
+                x: x[i],
+                y: y[i],
+                sum_x: sum_x[i],
+                sum_y: sum_y[i],
+                range_x: factors.width[i],
+                range_y: factors.height[i],
             };
             let logits = Logits {
                 width: width_row[i],
@@ -392,8 +396,7 @@ pub(crate) fn locate<T: Real, const FMA: bool, const INVERSE: bool, const BINS: 
             };
             let search = search.step::<FMA, INVERSE>(constants, (k, count), values[i], &logits);
             bins.set(i, search.found);
-            (walk[0][i], walk[1][i]) = (search.x, search.y);
-            (walk[2][i], walk[3][i]) = (search.sum_x, search.sum_y);
+            (x[i], y[i], sum_x[i], sum_y[i]) = (search.x, search.y, search.sum_x, search.sum_y);
         }
     }
     bins

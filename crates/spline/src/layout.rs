@@ -6,22 +6,22 @@ use crate::{Error, SplineSettings};
 /// Logits of n elements, to read.
 ///
 /// # Shapes
-/// K bins. `BinsMajor`: widths [K][n], heights [K][n], derivatives [K - 1][n], each row holding
-/// one logit of all elements; this is the fast layout. `ElementMajor`: [n][3 K - 1], each row
+/// K bins. `BinsMajor`: widths `[K][n]`, heights `[K][n]`, derivatives `[K - 1][n]`, each row holding
+/// one logit of all elements; this is the fast layout. `ElementMajor`: `[n][3 K - 1]`, each row
 /// holding widths, heights and derivatives of one element, as the last layer of a conditioner
 /// gives them batch-first.
 #[derive(Clone, Copy, Debug)]
 pub enum Parameters<'a, T> {
     /// One row for each logit.
     BinsMajor {
-        /// Unnormalized widths, [K][n].
+        /// Unnormalized widths, `[K][n]`.
         widths: &'a [T],
-        /// Unnormalized heights, [K][n].
+        /// Unnormalized heights, `[K][n]`.
         heights: &'a [T],
-        /// Unnormalized inner derivatives, [K - 1][n].
+        /// Unnormalized inner derivatives, `[K - 1][n]`.
         derivatives: &'a [T],
     },
-    /// One row for each element, [n][3 K - 1].
+    /// One row for each element, `[n][3 K - 1]`.
     ElementMajor(&'a [T]),
 }
 
@@ -30,18 +30,18 @@ pub enum Parameters<'a, T> {
 pub enum ParametersMut<'a, T> {
     /// One row for each logit.
     BinsMajor {
-        /// Unnormalized widths, [K][n].
+        /// Unnormalized widths, `[K][n]`.
         widths: &'a mut [T],
-        /// Unnormalized heights, [K][n].
+        /// Unnormalized heights, `[K][n]`.
         heights: &'a mut [T],
-        /// Unnormalized inner derivatives, [K - 1][n].
+        /// Unnormalized inner derivatives, `[K - 1][n]`.
         derivatives: &'a mut [T],
     },
-    /// One row for each element, [n][3 K - 1].
+    /// One row for each element, `[n][3 K - 1]`.
     ElementMajor(&'a mut [T]),
 }
 
-/// Values before heights and before derivatives in [3 K - 1][n].
+/// Values before heights and before derivatives in `[3 K - 1][n]`.
 fn offsets(settings: &SplineSettings, length: usize) -> (usize, usize) {
     let elements = length / settings.parameters_per_element();
     (
@@ -51,7 +51,7 @@ fn offsets(settings: &SplineSettings, length: usize) -> (usize, usize) {
 }
 
 impl<'a, T> Parameters<'a, T> {
-    /// Bins-major parameters out of one buffer [3 K - 1][n]: widths, heights, derivatives.
+    /// Bins-major parameters out of one buffer `[3 K - 1][n]`: widths, heights, derivatives.
     ///
     /// A buffer that is no multiple of 3 K - 1 is reported by the call that uses the parameters.
     pub fn from_rows(settings: &SplineSettings, rows: &'a [T]) -> Self {
@@ -79,7 +79,7 @@ impl<'a, T> Parameters<'a, T> {
 }
 
 impl<'a, T> ParametersMut<'a, T> {
-    /// Bins-major parameters out of one buffer [3 K - 1][n]: widths, heights, derivatives.
+    /// Bins-major parameters out of one buffer `[3 K - 1][n]`: widths, heights, derivatives.
     ///
     /// A buffer that is no multiple of 3 K - 1 is reported by the call that uses the parameters.
     pub fn from_rows(settings: &SplineSettings, rows: &'a mut [T]) -> Self {

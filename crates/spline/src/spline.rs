@@ -23,7 +23,7 @@ const CHUNK: usize = 16 * LANES;
 ///
 /// # Shapes
 /// The number of elements n is the length of the input. Inputs, outputs, log-dets and their
-/// gradients are [n]; parameters are as in [`Parameters`].
+/// gradients are `[n]`; parameters are as in [`Parameters`].
 ///
 /// # Domain
 /// Every number, infinities included. A NaN input is outside: it is passed through with log-det
@@ -34,7 +34,7 @@ const CHUNK: usize = 16 * LANES;
 /// # Numerics
 /// f64 agrees with an independent evaluation to 1e-12 of the largest magnitude in each tensor;
 /// f32 is as close to the exact values as an evaluation by single tensor operations
-/// (`tests/spline/golden.rs` holds both). The result for an element depends neither on the
+/// (`tests/spline/golden.rs` holds both, for the instructions that its machine has). The result for an element depends neither on the
 /// number of threads nor on the layout nor on its neighbours.
 ///
 /// # Source
@@ -46,7 +46,7 @@ pub struct RationalQuadraticSpline {
     sequential: bool,
 }
 
-/// A loss differentiated by output and log-det of a call, each [n].
+/// A loss differentiated by output and log-det of a call, each `[n]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Upstream<'a, T> {
     /// Gradient by the output.

@@ -170,8 +170,8 @@ fn case_2_rows_outside_do_not_poison_the_gradient() {
             assert!(gradient.is_finite(), "{direction:?}: {gradient}");
         }
         assert!(result.log_det.iter().all(|log_det| log_det.is_finite()));
-        for i in 1..6 {
-            assert_eq!(result.output[i].to_bits(), input[i].to_bits());
+        for (i, x) in input.iter().enumerate().take(6).skip(1) {
+            assert_eq!(result.output[i].to_bits(), x.to_bits());
             assert_eq!(result.log_det[i], 0.0);
             assert_eq!(result.by_input[i], 1.0);
             assert!(
@@ -547,13 +547,12 @@ fn case_13_the_round_trip_in_f32_keeps_the_honest_bound() {
                 };
                 let there = run(&spline, direction, &input, &parameters);
                 let back = run(&spline, other, &there.output, &parameters);
-                for i in 0..elements {
-                    let difference = f64::from((back.output[i] - input[i]).abs());
+                for (i, x) in input.iter().enumerate() {
+                    let difference = f64::from((back.output[i] - x).abs());
                     let limit = unit * (1.0 + f64::from(-there.log_det[i]).exp());
                     assert!(
                         difference <= limit,
-                        "{direction:?}, bound {bound}, scale {scale}, x {}: {difference} > {limit}",
-                        input[i]
+                        "{direction:?}, bound {bound}, scale {scale}, x {x}: {difference} > {limit}"
                     );
                 }
             }
