@@ -1,6 +1,7 @@
 //! The verbs of the program.
 
 mod append_stage;
+pub(crate) mod bench;
 mod c2st;
 mod inspect;
 mod sample;
@@ -16,6 +17,8 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Adds or replaces a planned stage in a checkpoint.
     AppendStage(append_stage::AppendStage),
+    /// Times the program on this machine.
+    Bench(bench::Bench),
     /// Says what a checkpoint or data file is.
     Inspect(inspect::Inspect),
     /// Trains from settings or goes on from a checkpoint.
@@ -33,6 +36,7 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::AppendStage(verb) => verb.run(),
+            Self::Bench(verb) => verb.run(),
             Self::Inspect(verb) => verb.run(),
             Self::Train(verb) => verb.run(),
             Self::Verify(verb) => verb.run(),

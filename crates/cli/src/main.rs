@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 good, 1 a check ran and said no, 2 it could not run.
 
+#[cfg(feature = "torch")]
+mod bench;
 mod commands;
 mod output;
 mod sampling;

@@ -2,20 +2,69 @@
 
 use dunnart_flow::eager::{EagerBatch, EagerNetwork, SplinePath, StepOptions, Training};
 use dunnart_flow::structure::ParameterIndex;
-use dunnart_flow::{Architecture, Layout, TrainableSet};
+use dunnart_flow::{Architecture, Layout, TrainableSet, TransformKind};
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
+use crate::settings::Compile;
 use crate::storage::Storage;
+
+mod compiled;
 
 /// Which implementation computes steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
+    /// A plan compiled for the trainable set: pure Rust with hand-written gradients, on CPUs.
+    Compiled,
     /// libtorch operations with autograd, the spline by the fused kernel where the device is a CPU.
     #[default]
     Eager,
     /// libtorch operations throughout.
     EagerTensorSpline,
+}
+
+impl EngineKind {
+    /// Names of the kinds.
+    pub const NAMES: [&'static str; 3] = ["compiled", "eager", "eager-tensor-spline"];
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "compiled" => Some(Self::Compiled),
+            "eager" => Some(Self::Eager),
+            "eager-tensor-spline" => Some(Self::EagerTensorSpline),
+            _ => None,
+        }
+    }
+
+    /// What `local.torch_compile` means for a network, and why it is not compiled where it was to be.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] when compilation is required and not possible.
+    pub fn choose(
+        compile: Compile,
+        architecture: &Architecture,
+    ) -> Result<(Self, Option<&'static str>)> {
+        let masked = architecture.coupling().kind == TransformKind::Autoregressive;
+        match compile {
+            Compile::Off => Ok((Self::Eager, None)),
+            Compile::On | Compile::Require if !masked => Ok((Self::Compiled, None)),
+            Compile::On => Ok((
+                Self::Eager,
+                Some(
+                    "autoregressive steps are not compiled: training runs operation by operation, \
+                     several times slower; `base_transform_type: rq-coupling` is compiled",
+                ),
+            )),
+            Compile::Require => Err(crate::Error::Unsupported {
+                name: "local.torch_compile".into(),
+                value: "require".into(),
+                remedy: "autoregressive steps are not compiled; set it to true or false, or use \
+                         `base_transform_type: rq-coupling`"
+                    .into(),
+            }),
+        }
+    }
 }
 
 /// Computes losses, gradients and test losses of one network with one trainable set.
@@ -36,7 +85,7 @@ pub trait StepEngine {
         storage: &mut Storage,
         batch: &EagerBatch,
         options: &StepOptions,
-        ready: &mut dyn FnMut(ParameterIndex),
+        ready: &mut (dyn FnMut(ParameterIndex) + Send),
     ) -> Result<Tensor>;
 
     /// Sum of `-log q` over a batch's rows in evaluation mode, added up in double precision.
@@ -60,9 +109,12 @@ pub fn engine(
     trainable: &TrainableSet,
 ) -> Result<Box<dyn StepEngine>> {
     let (_, device) = storage.options();
+    if kind == EngineKind::Compiled {
+        return compiled::engine(architecture, layout, storage, trainable);
+    }
     let spline = match (kind, device) {
         (EngineKind::Eager, Device::Cpu) => SplinePath::Fused,
-        (EngineKind::Eager | EngineKind::EagerTensorSpline, _) => SplinePath::Tensor,
+        (_, _) => SplinePath::Tensor,
     };
     let network = EagerNetwork::new(architecture, layout, spline)?;
     let training = network.training(&storage.network, &storage.gradients, trainable)?;
@@ -80,7 +132,7 @@ impl StepEngine for EagerEngine {
         storage: &mut Storage,
         batch: &EagerBatch,
         options: &StepOptions,
-        ready: &mut dyn FnMut(ParameterIndex),
+        ready: &mut (dyn FnMut(ParameterIndex) + Send),
     ) -> Result<Tensor> {
         Ok(self
             .training

@@ -208,19 +208,6 @@ impl Job<'_> {
                 remedy: "one device is used; set it to 1".into(),
             });
         }
-        match local.torch_compile {
-            crate::settings::Compile::Off => {}
-            crate::settings::Compile::On => observer.observe(&Event::Note(
-                "there is no compiled step in this version: operations run one by one",
-            )),
-            crate::settings::Compile::Require => {
-                return Err(Error::Unsupported {
-                    name: "local.torch_compile".into(),
-                    value: "require".into(),
-                    remedy: "this version runs operation by operation; set it to false".into(),
-                });
-            }
-        }
         let mut single = false;
         for (index, stage) in self.training.stages.iter().enumerate() {
             if !self.architecture.has_batch_norm() {

@@ -21,22 +21,30 @@ pub(crate) struct Machine {
 fn field(file: &str, key: &str) -> String {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with(key));
-    line.and_then(|line| line.split_once(':')).map_or(String::new(), |(_, v)| v.trim().to_owned())
+    line.and_then(|line| line.split_once(':'))
+        .map_or(String::new(), |(_, v)| v.trim().to_owned())
 }
 
 impl Machine {
     /// Looks at the machine.
     pub(crate) fn look() -> Self {
         let memory = field("/proc/meminfo", "MemTotal");
-        let kilobytes: f64 =
-            memory.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0);
+        let kilobytes: f64 = memory
+            .split_whitespace()
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0.0);
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             processor: field("/proc/cpuinfo", "model name"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             vectors: vectors(),
             memory_gib: (kilobytes / 1024.0 / 1024.0 * 10.0).round() / 10.0,
-            load: load.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0),
+            load: load
+                .split_whitespace()
+                .next()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0.0),
         }
     }
 

@@ -43,7 +43,10 @@ pub(crate) fn median_and_minimum(seconds: &[f64]) -> (f64, f64) {
         n if n % 2 == 1 => sorted[middle],
         _ => 0.5 * (sorted[middle - 1] + sorted[middle]),
     };
-    (1e3 * median, 1e3 * sorted.first().copied().unwrap_or(f64::NAN))
+    (
+        1e3 * median,
+        1e3 * sorted.first().copied().unwrap_or(f64::NAN),
+    )
 }
 
 /// Prints the rows and, where asked for, writes them.
@@ -73,7 +76,8 @@ pub(crate) fn show(machine: &Machine, rows: &[Row], json: Option<&Path>) -> anyh
     }
     if let Some(path) = json {
         let text = serde_json::to_string_pretty(&json!({"machine": machine, "rows": rows}))?;
-        dunnart_checkpoint::atomic_write(path, |file| std::io::Write::write_all(file, text.as_bytes()))
+        let options = dunnart_files::WriteOptions::default();
+        dunnart_files::atomic_write(path, &options, |file| file.write_all(text.as_bytes()))
             .with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
@@ -86,6 +90,9 @@ mod tests {
     #[test]
     fn medians_of_odd_and_even_counts() {
         assert_eq!(median_and_minimum(&[0.003, 0.001, 0.002]), (2.0, 1.0));
-        assert_eq!(median_and_minimum(&[0.004, 0.001, 0.002, 0.003]), (2.5, 1.0));
+        assert_eq!(
+            median_and_minimum(&[0.004, 0.001, 0.002, 0.003]),
+            (2.5, 1.0)
+        );
     }
 }

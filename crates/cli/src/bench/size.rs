@@ -65,9 +65,12 @@ const SIZES: [Size; 3] = [
 impl Size {
     /// The size of that name.
     pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
-        SIZES.into_iter().find(|size| size.name == name).ok_or_else(|| {
-            anyhow::anyhow!("size `{name}` does not exist, expected small, medium or large")
-        })
+        SIZES
+            .into_iter()
+            .find(|size| size.name == name)
+            .ok_or_else(|| {
+                anyhow::anyhow!("size `{name}` does not exist, expected small, medium or large")
+            })
     }
 
     /// The flow of this size: ELU, 8 bins, coupling.

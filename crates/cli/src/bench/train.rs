@@ -37,28 +37,57 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(architecture: &Architecture, layout: &Layout, mode: &str, seed: u64) -> anyhow::Result<Self> {
-        let kind = EngineKind::from_name(mode)
-            .with_context(|| format!("mode `{mode}` does not exist, expected {}", EngineKind::NAMES.join(", ")))?;
+    fn new(
+        architecture: &Architecture,
+        layout: &Layout,
+        mode: &str,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let kind = EngineKind::from_name(mode).with_context(|| {
+            format!(
+                "mode `{mode}` does not exist, expected {}",
+                EngineKind::NAMES.join(", ")
+            )
+        })?;
         let state: NetworkState<f32> = NetworkState::initialize(architecture, layout, seed);
         let storage = Storage::from_state(layout, &state, Device::Cpu)?;
         let trainable = TrainableSet::all(layout);
         let engine = engine(kind, architecture, layout, &storage, &trainable)?;
-        let method = Method::Adam(AdamSettings { learning_rate: LEARNING_RATE, ..Default::default() });
+        let method = Method::Adam(AdamSettings {
+            learning_rate: LEARNING_RATE,
+            ..Default::default()
+        });
         let optimizer = Optimizer::new(method, layout, &trainable, storage.options())?;
-        let stepper = Stepper { engine, optimizer, clip_grad_norm: None, autocast: None };
-        Ok(Self { mode: mode.to_owned(), storage, stepper, gradient_seconds: vec![], optimizer_seconds: vec![] })
+        let stepper = Stepper {
+            engine,
+            optimizer,
+            clip_grad_norm: None,
+            autocast: None,
+        };
+        Ok(Self {
+            mode: mode.to_owned(),
+            storage,
+            stepper,
+            gradient_seconds: vec![],
+            optimizer_seconds: vec![],
+        })
     }
 
     /// One step; the loss is read, as the trainer reads it.
     fn step(&mut self, batch: &EagerBatch, dropout: Dropout) -> anyhow::Result<()> {
         let start = Instant::now();
-        let loss = self.stepper.accumulate(&mut self.storage, batch, dropout, 1.0, true)?;
+        let loss = self
+            .stepper
+            .accumulate(&mut self.storage, batch, dropout, 1.0, true)?;
         let gradient = start.elapsed().as_secs_f64();
         self.stepper.step(&mut self.storage, LEARNING_RATE)?;
         let value = f64::try_from(&loss)?;
         let all = start.elapsed().as_secs_f64();
-        anyhow::ensure!(value.is_finite(), "mode `{}`: the loss became {value}", self.mode);
+        anyhow::ensure!(
+            value.is_finite(),
+            "mode `{}`: the loss became {value}",
+            self.mode
+        );
         self.gradient_seconds.push(gradient);
         self.optimizer_seconds.push(all - gradient);
         Ok(())
@@ -71,7 +100,10 @@ impl Contender {
         let rounded = |seconds: &[f64]| (median_and_minimum(seconds).0 * 100.0).round() / 100.0;
         let mut parts = Map::new();
         parts.insert("gradient_ms".into(), json!(rounded(&self.gradient_seconds)));
-        parts.insert("optimizer_ms".into(), json!(rounded(&self.optimizer_seconds)));
+        parts.insert(
+            "optimizer_ms".into(),
+            json!(rounded(&self.optimizer_seconds)),
+        );
         parts.insert("libtorch_operations".into(), json!(operations));
         Row {
             what: "train",
@@ -93,8 +125,8 @@ fn batch(architecture: &Architecture, rows: usize, seed: u64) -> anyhow::Result<
     let key = Key::new(seed, Purpose::Benchmark);
     let mut theta = vec![0.0_f32; rows * architecture.parameters()];
     let mut observation = vec![0.0_f32; rows * architecture.observation()];
-    key.stream(0).fill_normal(&mut theta);
-    key.stream(1).fill_normal(&mut observation);
+    key.stream(0).fill_normal_f32(&mut theta);
+    key.stream(1).fill_normal_f32(&mut observation);
     let samples: Vec<u64> = (0..rows as u64).collect();
     let host = Batch {
         theta: &theta,
@@ -102,15 +134,17 @@ fn batch(architecture: &Architecture, rows: usize, seed: u64) -> anyhow::Result<
         context_parameters: &[],
         samples: &samples,
     };
-    Ok(EagerBatch::from_batch(architecture, &host, Device::Cpu)?)
+    Ok(EagerBatch::new(architecture, &host, Device::Cpu)?)
 }
 
 /// Runs `bench train`.
 pub(crate) fn run(arguments: &Train) -> anyhow::Result<ExitCode> {
     let machine = Machine::look();
-    let threads = i32::from(arguments.threads);
-    tch::set_num_threads(threads);
-    dunnart_train::threads::set(usize::from(arguments.threads))?;
+    tch::set_num_threads(i32::from(arguments.threads));
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(usize::from(arguments.threads))
+        .build_global()
+        .context("starting threads")?;
     let mut rows = Vec::new();
     let sizes = arguments.size.iter().map(|name| Size::find(name));
     for size in sizes.collect::<anyhow::Result<Vec<_>>>()? {

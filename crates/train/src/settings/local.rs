@@ -25,7 +25,7 @@ pub struct LocalSettings {
     pub num_threads: Option<usize>,
     /// Seed of initialisation, shuffling, dropout and noise; default 0. Not an option of dingo.
     pub seed: u64,
-    /// Whether the step is compiled ahead; default off.
+    /// Whether the step is compiled ahead; default on, it costs milliseconds.
     pub torch_compile: Compile,
     /// Where compiled code is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,7 +162,7 @@ pub(super) fn read(value: &Value, warnings: &mut Vec<Warning>) -> Result<LocalSe
         num_workers: block.or("num_workers", 0, count)?,
         num_threads: block.optional("num_threads", at_least_one)?,
         seed: block.or("seed", 0, seed)?,
-        torch_compile: torch_compile.or(compile).unwrap_or(Compile::Off),
+        torch_compile: torch_compile.or(compile).unwrap_or(Compile::On),
         torch_compile_cache_dir: block.optional("torch_compile_cache_dir", path)?,
         float32_matmul_precision: block.or(
             "float32_matmul_precision",

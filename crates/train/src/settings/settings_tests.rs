@@ -182,7 +182,7 @@ fn every_default_is_the_documented_one() {
             "automatic_mixed_precision": false,
         }},
         "local": {
-            "device": "cpu", "num_gpus": 1, "num_workers": 0, "seed": 0, "torch_compile": false,
+            "device": "cpu", "num_gpus": 1, "num_workers": 0, "seed": 0, "torch_compile": true,
             "float32_matmul_precision": "highest", "runtime_limits": {},
             "leave_waveforms_on_disk": true, "ddp_port": 12355, "test_only": false,
         },
@@ -536,15 +536,12 @@ fn what_a_run_cannot_do_is_refused_by_name() {
         ("data.observations", json!(null)),
         ("local.device", json!("cuda:1")),
         ("local.num_gpus", json!(2)),
-        ("local.torch_compile", json!("require")),
         ("training.stage_0.automatic_mixed_precision", json!(true)),
     ] {
         let (settings, _) = read_with(path, value).unwrap();
         let error = settings.check_supported().unwrap_err().to_string();
         assert!(error.contains(&format!("`{path}`")), "{error}");
     }
-    let (settings, _) = read_with("local.compile", json!(true)).unwrap();
-    assert_eq!(settings.check_supported().unwrap().len(), 1);
     let (settings, _) = Settings::from_value(&simulations()).unwrap();
     assert_eq!(settings.check_supported().unwrap(), []);
 }

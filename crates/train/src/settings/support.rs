@@ -3,7 +3,7 @@
 //! Reading settings accepts everything that dingo's schema has; a run refuses these, by name,
 //! before it does any work.
 
-use super::{Compile, DataSettings, Device, Settings, Warning};
+use super::{DataSettings, Device, Settings, Warning};
 use crate::{Error, Result};
 
 fn refuse(name: &str, value: impl Into<String>, remedy: &str) -> Error {
@@ -59,21 +59,6 @@ impl Settings {
                 ));
             }
         }
-        let mut warnings = Vec::new();
-        match self.local.torch_compile {
-            Compile::Off => {}
-            Compile::On => warnings.push(Warning {
-                name: "local.torch_compile".into(),
-                message: "steps run operation by operation in this version; ignored".into(),
-            }),
-            Compile::Require => {
-                return Err(refuse(
-                    "local.torch_compile",
-                    "require",
-                    "steps run operation by operation in this version; use false or true",
-                ));
-            }
-        }
-        Ok(warnings)
+        Ok(Vec::new())
     }
 }

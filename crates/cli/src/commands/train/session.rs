@@ -38,8 +38,16 @@ pub(super) fn run(arguments: Train) -> Result<ExitCode> {
     for note in &opened.setup.notes {
         println!("{note}");
     }
-    let clock = Stopwatch::start();
     let setup = &opened.setup;
+    let (engine_kind, note) = EngineKind::choose(opened.local.torch_compile, &setup.architecture)?;
+    if let Some(note) = note {
+        println!("{note}");
+    }
+    if let Some(threads) = opened.local.num_threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build_global().context("starting threads")?;
+    }
+    let clock = Stopwatch::start();
     let job = Job {
         architecture: &setup.architecture,
         layout: &setup.layout,
@@ -48,7 +56,7 @@ pub(super) fn run(arguments: Train) -> Result<ExitCode> {
         source: Arc::new(setup.source.clone()),
         split: &setup.split,
         folder: &opened.folder,
-        engine: EngineKind::Eager,
+        engine: engine_kind,
         clock: &clock,
     };
     if opened.local.test_only {
