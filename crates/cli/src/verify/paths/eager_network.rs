@@ -1,13 +1,15 @@
 //! Densities, samples, gradients and training of the eager network.
 
 use dunnart_flow::eager::{
-    EagerBatch, EagerNetwork, EagerStorage, SplinePath, StepOptions, TensorReal, Training,
+    EagerBatch, EagerNetwork, EagerStorage, SplinePath, StepOptions, TensorReal,
 };
 use dunnart_flow::{Architecture, Batch, Dropout, Layout, TrainableSet};
-use dunnart_torch_shim::{
-    AdamSettings, AdamState, LossScale, as_slice, clip_grad_norm, fused_adam, tensor_from_vec,
-};
-use tch::{Device, Kind as TensorKind, Tensor};
+use dunnart_torch_shim::{AdamSettings, as_slice, tensor_from_vec};
+use dunnart_train::engine::{EngineKind, engine};
+use dunnart_train::optimizer::{Method, Optimizer};
+use dunnart_train::step::Stepper;
+use dunnart_train::storage::Storage;
+use tch::{Device, Tensor};
 
 use crate::verify::Result;
 use crate::verify::case::{Case, Kind};
@@ -39,15 +41,8 @@ struct Run<'a, T> {
     architecture: &'a Architecture,
     layout: &'a Layout,
     network: EagerNetwork,
+    path: SplinePath,
     number: std::marker::PhantomData<T>,
-}
-
-/// Adam's moments and counts over flat tensors, for runs of neighbouring trainable parameters.
-struct Adam {
-    settings: AdamSettings,
-    runs: Vec<std::ops::Range<usize>>,
-    moments: [Tensor; 2],
-    steps: Vec<Tensor>,
 }
 
 impl<'a, T: TensorReal> Run<'a, T> {
@@ -60,6 +55,7 @@ impl<'a, T: TensorReal> Run<'a, T> {
             architecture,
             layout,
             network,
+            path,
             number: std::marker::PhantomData,
         })
     }
@@ -180,45 +176,34 @@ impl<'a, T: TensorReal> Run<'a, T> {
         Ok(())
     }
 
-    fn adam(&self, trainable: &TrainableSet, settings: AdamSettings) -> Result<Adam> {
-        let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-        for index in trainable.indices() {
-            let range = self.layout.parameters()[index].range();
-            match runs.last_mut() {
-                Some(run) if run.end == range.start => run.end = range.end,
-                _ => runs.push(range),
-            }
-        }
-        let storage = self.storage()?;
-        let moment = || storage.zeros().map_err(|e| self.fail(e));
-        let moments = [moment()?, moment()?];
-        let steps = runs
-            .iter()
-            .map(|_| Tensor::zeros([] as [i64; 0], (TensorKind::Float, Device::Cpu)))
-            .collect();
-        Ok(Adam {
-            settings,
-            runs,
-            moments,
-            steps,
+    /// What the training loop steps with.
+    fn stepper(
+        &self,
+        storage: &Storage,
+        trainable: &TrainableSet,
+        settings: AdamSettings,
+        clip_grad_norm: Option<f64>,
+    ) -> Result<Stepper> {
+        let kind = match self.path {
+            SplinePath::Fused => EngineKind::Eager,
+            SplinePath::Tensor => EngineKind::EagerTensorSpline,
+        };
+        let engine = engine(kind, self.architecture, self.layout, storage, trainable)
+            .map_err(|e| self.fail(e))?;
+        let method = Method::Adam(settings);
+        let optimizer = Optimizer::new(method, self.layout, trainable, storage.options())
+            .map_err(|e| self.fail(e))?;
+        Ok(Stepper {
+            engine,
+            optimizer,
+            clip_grad_norm,
+            autocast: None,
         })
     }
 
-    fn step(&self, adam: &Adam, parameters: &Tensor, gradients: &Tensor) -> Result<()> {
-        let views = |flat: &Tensor| -> Vec<Tensor> {
-            let view =
-                |run: &std::ops::Range<usize>| flat.narrow(0, run.start as i64, run.len() as i64);
-            adam.runs.iter().map(view).collect()
-        };
-        let state = AdamState {
-            exp_avg: &views(&adam.moments[0]),
-            exp_avg_sq: &views(&adam.moments[1]),
-            max_exp_avg_sq: None,
-            steps: &adam.steps,
-        };
-        let (parameters, gradients) = (views(parameters), views(gradients));
-        let scale = LossScale::default();
-        fused_adam(&parameters, &gradients, &state, &adam.settings, scale).map_err(|e| self.fail(e))
+    fn training_storage(&self) -> Result<Storage> {
+        let state = self.case.state::<T>()?;
+        Storage::from_state(self.layout, &state, Device::Cpu).map_err(|e| self.fail(e))
     }
 
     fn settings(&self, at: &str, decoupled: bool) -> Result<AdamSettings> {
@@ -238,26 +223,20 @@ impl<'a, T: TensorReal> Run<'a, T> {
 
     /// Two stages of fused Adam on one batch, frozen and free, each with a new optimiser.
     fn stages(&self, computed: &mut Computed) -> Result<()> {
-        let mut storage = self.storage()?;
-        let gradients = storage.zeros().map_err(|e| self.fail(e))?;
+        let mut storage = self.training_storage()?;
         let batch = self.batch(0, self.case.rows()?)?;
-        let mut losses: Vec<T> = Vec::new();
+        let mut losses = Vec::new();
         let mut stage = 0;
         while let Some(description) = self.case.value(&format!("/trajectory/{stage}")) {
             let frozen = description["freeze_rb_layer"].as_bool().unwrap_or(false);
-            let trainable = self.trainable(frozen);
-            let adam = self.adam(
-                &trainable,
-                self.settings(&format!("/trajectory/{stage}"), false)?,
-            )?;
-            let mut training = self
-                .network
-                .training(&storage, &gradients, &trainable)
-                .map_err(|e| self.fail(e))?;
+            let settings = self.settings(&format!("/trajectory/{stage}"), false)?;
+            let mut stepper = self.stepper(&storage, &self.trainable(frozen), settings, None)?;
             for _ in 0..self.case.count(&format!("/trajectory/{stage}/steps"))? {
-                let loss = self.loss(&mut training, &mut storage, &batch, &Self::options())?;
-                losses.extend(self.values(&loss)?);
-                self.step(&adam, &storage.parameters, &gradients)?;
+                let batches = std::slice::from_ref(&batch);
+                losses.extend(
+                    self.window(&mut stepper, &mut storage, batches, &settings)?
+                        .0,
+                );
             }
             stage += 1;
         }
@@ -265,19 +244,21 @@ impl<'a, T: TensorReal> Run<'a, T> {
         self.finals(&storage, computed)
     }
 
-    fn loss(
+    /// One optimiser step of the training loop: losses of the micro-batches, norm before clipping.
+    fn window(
         &self,
-        training: &mut Training,
-        storage: &mut EagerStorage,
-        batch: &EagerBatch,
-        options: &StepOptions,
-    ) -> Result<Tensor> {
-        training
-            .loss_and_gradients(storage, batch, options, &mut |_| {})
+        stepper: &mut Stepper,
+        storage: &mut Storage,
+        batches: &[EagerBatch],
+        settings: &AdamSettings,
+    ) -> Result<(Vec<f64>, Option<f64>)> {
+        let dropout = Dropout::new(0, 0, 0);
+        stepper
+            .window(storage, batches, dropout, settings.learning_rate)
             .map_err(|e| self.fail(e))
     }
 
-    fn finals(&self, storage: &EagerStorage, computed: &mut Computed) -> Result<()> {
+    fn finals(&self, storage: &Storage, computed: &mut Computed) -> Result<()> {
         let state = storage.to_state::<T>().map_err(|e| self.fail(e))?;
         for (key, values) in self.case.spell("trajectory.final.", &state)? {
             computed.insert(key, values);
@@ -287,32 +268,23 @@ impl<'a, T: TensorReal> Run<'a, T> {
 
     /// AdamW over accumulated micro-batches, the gradient's norm clipped.
     fn accumulate(&self, computed: &mut Computed) -> Result<()> {
-        let mut storage = self.storage()?;
-        let gradients = storage.zeros().map_err(|e| self.fail(e))?;
-        let trainable = self.trainable(false);
-        let adam = self.adam(&trainable, self.settings("/optimizer", true)?)?;
-        let mut training = self
-            .network
-            .training(&storage, &gradients, &trainable)
-            .map_err(|e| self.fail(e))?;
-        let each = self.case.count("/gradient_updates_per_optimizer_step")?;
+        let mut storage = self.training_storage()?;
+        let each = self
+            .case
+            .count("/gradient_updates_per_optimizer_step")?
+            .max(1);
         let rows = self.case.count("/micro_batch_size")?;
         let limit = self.case.number("/clip_grad_norm")?;
-        let (mut losses, mut norms): (Vec<T>, Vec<T>) = (Vec::new(), Vec::new());
-        for micro in 0..self.case.count("/micro_batches")? {
-            let batch = self.batch(micro * rows, rows)?;
-            let options = StepOptions {
-                weight: 1.0 / each as f64,
-                accumulate: !micro.is_multiple_of(each),
-                ..Self::options()
-            };
-            let loss = self.loss(&mut training, &mut storage, &batch, &options)?;
-            losses.extend(self.values(&loss)?);
-            if (micro + 1).is_multiple_of(each) {
-                let norm = clip_grad_norm(&[&gradients], limit).map_err(|e| self.fail(e))?;
-                norms.extend(self.values(&norm)?);
-                self.step(&adam, &storage.parameters, &gradients)?;
-            }
+        let settings = self.settings("/optimizer", true)?;
+        let mut stepper = self.stepper(&storage, &self.trainable(false), settings, Some(limit))?;
+        let (mut losses, mut norms) = (Vec::new(), Vec::new());
+        for window in 0..self.case.count("/micro_batches")? / each {
+            let batches = (0..each)
+                .map(|micro| self.batch((window * each + micro) * rows, rows))
+                .collect::<Result<Vec<_>>>()?;
+            let (loss, norm) = self.window(&mut stepper, &mut storage, &batches, &settings)?;
+            losses.extend(loss);
+            norms.extend(norm);
         }
         computed.reals("trajectory.loss", &losses);
         computed.reals("trajectory.grad_norm_before_clipping", &norms);
