@@ -18,7 +18,7 @@ fn a_checkpoint_is_described() {
     let text = inspect(&bench.checkpoint, &[]).good();
     for expected in [
         "kind: checkpoint, format version 1, written by dunnart 0.1.0",
-        "state\n  stage: 1\n",
+        "state\n  epoch_in_stage: 4\n",
         "num_flow_steps: 3",
         "hidden_dim: 12",
         "float32_matmul_precision: highest",

@@ -13,7 +13,7 @@ use serde_json::json;
 
 /// Means and standard deviations of the parameters.
 pub(crate) const MEAN: [f64; 2] = [10.0, -3.0];
-pub(crate) const STD: [f64; 2] = [2.0, 0.5];
+pub(crate) const STD: [f64; 2] = [2.0, 0.25];
 
 /// A folder with a checkpoint and two observations.
 pub(crate) struct Bench {
@@ -51,7 +51,7 @@ impl Bench {
         for spec in layout.parameters() {
             if spec.name.contains("transform_net") {
                 for value in &mut state.parameters[spec.range()] {
-                    *value += 0.7 * random.normal() as f32;
+                    *value += 0.25 * random.normal() as f32;
                 }
             }
         }

@@ -55,7 +55,7 @@ pub(crate) struct Drawn {
 impl Drawn {
     /// Share of the draws outside the bounds.
     pub(crate) fn mass_outside(&self) -> f64 {
-        1.0 - self.inside as f64 / self.draws as f64
+        (self.draws - self.inside) as f64 / self.draws as f64
     }
 
     /// What the cut at the bounds adds to log_prob, `-ln a` for acceptance `a`, with its standard error
