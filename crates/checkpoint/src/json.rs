@@ -16,7 +16,7 @@ fn write(value: &Value, text: &mut String) {
     match value {
         Value::Object(map) => {
             let mut keys: Vec<_> = map.iter().collect();
-            keys.sort_by(|(a, _), (b, _)| a.cmp(b));
+            keys.sort_by_key(|(key, _)| *key);
             text.push('{');
             for (i, (key, value)) in keys.into_iter().enumerate() {
                 if i > 0 {

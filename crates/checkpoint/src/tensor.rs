@@ -200,7 +200,7 @@ impl Tensor {
     /// Index of the first element that is NaN or infinite, with its value.
     pub fn first_non_finite(&self) -> Option<(usize, f64)> {
         match &self.data {
-            Data::F32(values) => first_bad(values, |v| v.is_finite(), |v| f64::from(v)),
+            Data::F32(values) => first_bad(values, |v| v.is_finite(), f64::from),
             Data::F64(values) => first_bad(values, |v| v.is_finite(), |v| v),
             _ => None,
         }

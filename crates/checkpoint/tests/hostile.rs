@@ -1,5 +1,7 @@
 //! Files that somebody damaged or built on purpose: each kind of fault is an error of its own.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! Saves that are killed, run out of room or are not allowed: a loadable file stays.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! The native format: what goes in comes out, byte by byte.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 use dunnart_checkpoint::{Data, Error, Model, Rounding, Tensor, read_header};
@@ -148,7 +150,7 @@ fn foreign_integers_and_masks_are_taken_over_exactly() {
             }
             _ => continue,
         };
-        *tensor = Tensor::from_data(&name, &tensor.shape().to_vec(), data).unwrap();
+        *tensor = Tensor::from_data(&name, tensor.shape(), data).unwrap();
     }
     assert_eq!(
         foreign.network::<f32>(Rounding::Refuse).unwrap().state,
@@ -206,7 +208,7 @@ fn what_could_not_be_read_back_is_not_written() {
         let tensor = model.weights.get_mut(name).unwrap();
         let mut values = tensor.slice::<f32>().unwrap().to_vec();
         values[1] = value;
-        *tensor = Tensor::new(name, &tensor.shape().to_vec(), values).unwrap();
+        *tensor = Tensor::new(name, tensor.shape(), values).unwrap();
     };
     let error = refused(&|m| set(m, &name, f32::NAN));
     assert!(
@@ -223,7 +225,7 @@ fn what_could_not_be_read_back_is_not_written() {
         let moment = last.moments.get_mut("exp_avg").unwrap();
         let mut values = moment.slice::<f32>().unwrap().to_vec();
         values[0] = f32::NEG_INFINITY;
-        *moment = Tensor::new("x", &moment.shape().to_vec(), values).unwrap();
+        *moment = Tensor::new("x", moment.shape(), values).unwrap();
         let name = all.iter().last().unwrap().0.to_string();
         *all.get_mut(&name).unwrap() = last;
         m.optimizer = all;
