@@ -1,11 +1,14 @@
 //! The forms of the network that golden values are compared with: one file each.
 
+mod adam;
 mod eager;
 #[cfg(feature = "torch")]
 mod eager_network;
 #[cfg(feature = "torch")]
 mod eager_spline;
 mod initialisation;
+mod native;
+mod plan;
 mod spline;
 
 use std::collections::BTreeMap;
@@ -78,6 +81,8 @@ pub fn all_paths() -> Vec<Box<dyn Path>> {
         Box::new(spline::Spline),
         Box::new(eager::Eager::fused()),
         Box::new(eager::Eager::tensor()),
+        Box::new(plan::Compiled),
+        Box::new(native::Native),
     ]
 }
 
