@@ -47,8 +47,6 @@ fn what_this_version_cannot_do_is_refused_by_name() {
     };
     let error = refused(&|local| local.num_gpus = 2);
     assert!(error.contains("local.num_gpus"), "{error}");
-    let error = refused(&|local| local.torch_compile = dunnart_train::settings::Compile::Require);
-    assert!(error.contains("local.torch_compile"), "{error}");
 }
 
 /// Dropout's masks follow from the key: neither the batch size nor accumulation changes a row's mask.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dunnart_train::engine::EngineKind;
 use dunnart_train::run_state::Limit;
 use dunnart_train::{Outcome, Start};
 use serde_json::json;
@@ -43,8 +44,14 @@ fn two_stages(first: usize, second: usize) -> Problem {
 
 #[test]
 fn case_28_six_epochs_are_any_number_and_the_rest() {
-    for (first, second) in [(3, 3), (4, 2)] {
-        let problem = two_stages(first, second);
+    for (first, second, engine) in [
+        (3, 3, EngineKind::Eager),
+        (4, 2, EngineKind::Eager),
+        (3, 3, EngineKind::Compiled),
+        (4, 2, EngineKind::Compiled),
+    ] {
+        let mut problem = two_stages(first, second);
+        problem.engine = engine;
         let parent = tempfile::tempdir().unwrap();
         let straight = parent.path().join("straight");
         assert_eq!(

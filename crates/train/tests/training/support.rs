@@ -62,6 +62,7 @@ pub(crate) struct Problem {
     pub(crate) settings: Settings,
     pub(crate) split: Split,
     pub(crate) source: Arc<dyn Samples>,
+    pub(crate) engine: EngineKind,
 }
 
 /// A stage of `epochs` epochs of Adam.
@@ -139,6 +140,7 @@ impl Problem {
             settings,
             split,
             source,
+            engine: EngineKind::Eager,
         }
     }
 
@@ -168,7 +170,7 @@ impl Problem {
             source: Arc::clone(&self.source),
             split: &self.split,
             folder: &folder,
-            engine: EngineKind::Eager,
+            engine: self.engine,
             clock: &StoppedClock,
         };
         dunnart_train::run(&job, start, observer)
