@@ -12,10 +12,12 @@ mod case;
 mod check;
 mod compare;
 mod error;
+mod expected;
 mod golden;
 mod manifest;
 mod paths;
 mod report;
+mod whole;
 
 pub use case::{Case, Kind, Precision};
 pub use check::{Check, Rule};
@@ -55,7 +57,7 @@ pub fn run(
             if path.available().is_err() || !path.takes(&case) {
                 continue;
             }
-            let verdict = check::checks(&case, path.as_ref())?;
+            let verdict = expected::checks(&case, path.as_ref())?;
             observer(&verdict);
             report.add(verdict);
         }

@@ -17,7 +17,7 @@ pub(super) const NETWORK_RELATIVE: f64 = 1e-10;
 /// float32: this many times the reference's own error, at each of [`QUANTILES`].
 pub(super) const REFERENCE_ERRORS: f64 = 2.0;
 
-/// Where two distributions of errors are compared; in a tensor of fewer than 1,000 elements the
+/// Where two distributions of errors are compared; in a tensor of fewer than 500 elements the
 /// last one is the largest error.
 pub(super) const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
@@ -60,6 +60,12 @@ pub(super) fn sorted_relative(values: &[f64], exact: &[f64]) -> Vec<f64> {
     let mut errors = sorted_differences(values, exact);
     errors.iter_mut().for_each(|error| *error /= magnitude);
     errors
+}
+
+/// The error at the last of [`QUANTILES`].
+pub(super) fn last_quantile(values: &[f64], exact: &[f64]) -> f64 {
+    let [.., last] = QUANTILES;
+    quantile(&sorted_differences(values, exact), last)
 }
 
 /// Names of what a batch norm cancels: biases added right before it have gradient zero in exact
