@@ -178,7 +178,7 @@ pub(crate) fn judge(
         let error = relative_error(actual, reference);
         return (error > DOUBLE_BOUND).then(|| format!("{} {name}: {error:.2e}", case.file));
     }
-    let exact = exact.unwrap_or_else(|| case.get(&format!("exact.{name}")).into());
+    let exact = exact.unwrap_or_else(|| case.get(&format!("exact.{name}")));
     let (ours, theirs) = (quantiles(actual, exact), quantiles(reference, exact));
     // One unit in the last place of the largest value is no error at all.
     let floor = 0.5 * f64::from(f32::EPSILON) * largest(exact);

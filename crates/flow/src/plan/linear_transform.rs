@@ -41,12 +41,12 @@ impl Factors {
     pub(crate) fn load<T: Real>(&mut self, lower: &[T], upper: &[T], diagonal: &[T]) {
         let d = self.features;
         let (mut below, mut above) = (lower.iter(), upper.iter());
-        for i in 0..d {
+        for (i, raw) in diagonal.iter().enumerate() {
             for (slot, entry) in self.lower[i * d..i * d + i].iter_mut().zip(&mut below) {
                 *slot = entry.to_f64();
             }
             self.lower[i * d + i] = 1.0;
-            self.upper[i * d + i] = softplus::<f64, false>(diagonal[i].to_f64()) + DIAGONAL_FLOOR;
+            self.upper[i * d + i] = softplus::<f64, false>(raw.to_f64()) + DIAGONAL_FLOOR;
             for (slot, entry) in self.upper[i * d + i + 1..(i + 1) * d]
                 .iter_mut()
                 .zip(&mut above)

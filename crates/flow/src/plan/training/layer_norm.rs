@@ -39,13 +39,13 @@ kernel! {
         norm: LayerNormView<'_, T>,
         active_and_mask: (&[T], &[T]),
         upstream: &mut [T],
-        columns: &mut [T],
-        sums: &mut [f64],
+        columns_and_sums: (&mut [T], &mut [f64]),
         _activation: A,
         _dropout: D,
     ) {
         let LayerNormView { offset, weight, bias, mean, inverse } = norm;
         let (active, mask) = active_and_mask;
+        let (columns, sums) = columns_and_sums;
         let (features, count) = (weight.len(), mean.len());
         let (gradients, products) = columns.split_at_mut(count);
         let products = &mut products[..count];

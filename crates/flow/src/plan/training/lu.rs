@@ -169,7 +169,7 @@ impl<T: Scalar> LuLayer<T> {
             gradient[index] = T::from_f64(old + value);
             index += 1;
         };
-        for i in 0..d {
+        for (i, raw) in raw.iter().enumerate() {
             match which {
                 0 => put(total(2 * d * d + i)),
                 1 => (0..i).for_each(|j| put(total(i * d + j))),
@@ -177,7 +177,7 @@ impl<T: Scalar> LuLayer<T> {
                 _ => {
                     let by_diagonal =
                         total(d * d + i * d + i) + log_det_gradient / self.factors.upper[i * d + i];
-                    let slope = dunnart_elementwise::sigmoid::<f64, false>(raw[i].to_f64());
+                    let slope = dunnart_elementwise::sigmoid::<f64, false>(raw.to_f64());
                     put(by_diagonal * slope);
                 }
             }

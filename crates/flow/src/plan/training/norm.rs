@@ -185,7 +185,7 @@ impl Norm {
                 let columns = &mut buffers.columns[..2 * count];
                 let sums = &mut buffers.sums;
                 with_activation!(activation, a => with_switch!(dropout, d => {
-                    layer_norm_backward_sums(x, norm, outputs, upstream, columns, sums, a, d)
+                    layer_norm_backward_sums(x, norm, outputs, upstream, (columns, sums), a, d)
                 }));
             }
         }
