@@ -75,7 +75,7 @@ impl Bounds {
     /// Whether a row lies inside, ends included; NaN lies outside.
     ///
     /// # Shapes
-    /// `row` [D].
+    /// `row` `[D]`.
     pub fn contains<T: Scalar>(&self, row: &[T]) -> bool {
         row.len() == self.names.len()
             && row

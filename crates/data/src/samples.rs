@@ -26,7 +26,7 @@ impl PosteriorSamples {
     /// Joins samples, their log_prob and the parameters' names.
     ///
     /// # Shapes
-    /// `samples` [O, S, D], `log_prob` [O, S], `names` [D].
+    /// `samples` `[O, S, D]`, `log_prob` `[O, S]`, `names` `[D]`.
     ///
     /// # Errors
     /// Lengths that do not fit. Rows of NaN are allowed: they stand for samples that were not
@@ -63,7 +63,7 @@ impl PosteriorSamples {
 
     /// Adds a number for each observation, such as the mass outside the bounds.
     ///
-    /// Array files get one more array of shape [O]; a table gets one more column.
+    /// Array files get one more array of shape `[O]`; a table gets one more column.
     ///
     /// # Errors
     /// A list that has not one entry per observation.

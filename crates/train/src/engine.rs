@@ -97,7 +97,7 @@ pub trait StepEngine {
     fn evaluate(&mut self, storage: &Storage, batch: &EagerBatch) -> Result<f64>;
 }
 
-/// Makes the engine of a stage.
+/// Makes the engine of a stage; its compiled steps run on `threads`, or on rayon's current pool.
 ///
 /// # Errors
 /// [`crate::Error::Network`] when the network has a part that this kind cannot compute.
@@ -107,10 +107,11 @@ pub fn engine(
     layout: &Layout,
     storage: &Storage,
     trainable: &TrainableSet,
+    threads: Option<usize>,
 ) -> Result<Box<dyn StepEngine>> {
     let (_, device) = storage.options();
     if kind == EngineKind::Compiled {
-        return compiled::engine(architecture, layout, storage, trainable);
+        return compiled::engine(architecture, layout, storage, trainable, threads);
     }
     let spline = match (kind, device) {
         (EngineKind::Eager, Device::Cpu) => SplinePath::Fused,

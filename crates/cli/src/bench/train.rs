@@ -52,7 +52,7 @@ impl Contender {
         let state: NetworkState<f32> = NetworkState::initialize(architecture, layout, seed);
         let storage = Storage::from_state(layout, &state, Device::Cpu)?;
         let trainable = TrainableSet::all(layout);
-        let engine = engine(kind, architecture, layout, &storage, &trainable)?;
+        let engine = engine(kind, architecture, layout, &storage, &trainable, None)?;
         let method = Method::Adam(AdamSettings {
             learning_rate: LEARNING_RATE,
             ..Default::default()

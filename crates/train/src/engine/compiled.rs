@@ -8,6 +8,7 @@ use dunnart_flow::reduction::{BatchReduction, LocalReduction};
 use dunnart_flow::structure::ParameterIndex;
 use dunnart_flow::{Architecture, Batch, Layout, TrainableSet};
 use dunnart_torch_shim::{Element, as_mut_slice, as_slice};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use tch::{Kind, Tensor};
 
 use super::StepEngine;
@@ -27,6 +28,15 @@ pub(super) struct CompiledEngine<T> {
     training: Option<Plan<T>>,
     evaluation: Option<Plan<T>>,
     log_prob: Vec<T>,
+    pool: Option<ThreadPool>,
+}
+
+/// Calls on a pool, or on the current one.
+fn on<R: Send>(pool: Option<&ThreadPool>, call: impl FnOnce() -> R + Send) -> R {
+    match pool {
+        Some(pool) => pool.install(call),
+        None => call(),
+    }
 }
 
 impl<T: Scalar + Element> CompiledEngine<T> {
@@ -35,7 +45,14 @@ impl<T: Scalar + Element> CompiledEngine<T> {
         layout: &Layout,
         storage: &Storage,
         trainable: &TrainableSet,
+        threads: Option<usize>,
     ) -> Result<Self> {
+        let pool = threads.map(|count| ThreadPoolBuilder::new().num_threads(count).build());
+        let pool = pool.transpose().map_err(|error| Error::State {
+            name: "local.num_threads".into(),
+            expected: "threads that can be started".into(),
+            found: error.to_string(),
+        })?;
         let mut engine = Self {
             architecture: architecture.clone(),
             layout: layout.clone(),
@@ -45,6 +62,7 @@ impl<T: Scalar + Element> CompiledEngine<T> {
             training: None,
             evaluation: None,
             log_prob: Vec::new(),
+            pool,
         };
         // What the plan cannot do is said before the first batch.
         engine.evaluation = Some(engine.plan(1, Mode::Evaluation)?);
@@ -133,16 +151,16 @@ impl<T: Scalar + Element> StepEngine for CompiledEngine<T> {
             accumulate: options.accumulate,
         };
         let network = &mut storage.network;
-        let loss = plan.loss_and_gradients(
-            as_slice(&network.parameters)?,
-            as_mut_slice(&mut network.statistics)?,
-            &mut network.counters,
-            &host,
-            &step,
-            as_mut_slice(&mut storage.gradients)?,
-            self.reduction.as_ref(),
-            ready,
-        )?;
+        let parameters = as_slice(&network.parameters)?;
+        let statistics = as_mut_slice(&mut network.statistics)?;
+        let counters = &mut network.counters;
+        let gradients = as_mut_slice(&mut storage.gradients)?;
+        let reduction = self.reduction.as_ref();
+        let loss = on(self.pool.as_ref(), || {
+            plan.loss_and_gradients(
+                parameters, statistics, counters, &host, &step, gradients, reduction, ready,
+            )
+        })?;
         Ok(Tensor::from(loss))
     }
 
@@ -153,13 +171,12 @@ impl<T: Scalar + Element> StepEngine for CompiledEngine<T> {
         self.log_prob.resize(rows, T::ZERO);
         let plan = self.evaluation.as_mut().ok_or_else(missing_plan)?;
         let network = &storage.network;
-        plan.log_prob(
-            as_slice(&network.parameters)?,
-            as_slice(&network.statistics)?,
-            &host,
-            &mut self.log_prob,
-            None,
-        )?;
+        let parameters = as_slice(&network.parameters)?;
+        let statistics = as_slice(&network.statistics)?;
+        let log_prob = self.log_prob.as_mut_slice();
+        on(self.pool.as_ref(), || {
+            plan.log_prob(parameters, statistics, &host, log_prob, None)
+        })?;
         Ok(-self
             .log_prob
             .iter()
@@ -174,6 +191,7 @@ pub(super) fn engine(
     layout: &Layout,
     storage: &Storage,
     trainable: &TrainableSet,
+    threads: Option<usize>,
 ) -> Result<Box<dyn StepEngine>> {
     match storage.options().0 {
         Kind::Double => Ok(Box::new(CompiledEngine::<f64>::new(
@@ -181,12 +199,14 @@ pub(super) fn engine(
             layout,
             storage,
             trainable,
+            threads,
         )?)),
         _ => Ok(Box::new(CompiledEngine::<f32>::new(
             architecture,
             layout,
             storage,
             trainable,
+            threads,
         )?)),
     }
 }

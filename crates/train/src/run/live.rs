@@ -99,6 +99,7 @@ impl<'a> Live<'a> {
             job.layout,
             &self.storage,
             &trainable,
+            job.local.num_threads,
         )
     }
 

@@ -33,7 +33,7 @@ fn stepper(problem: &Problem, storage: &Storage) -> Stepper {
     let (a, l) = (&problem.architecture, &problem.layout);
     let method = Method::from(problem.training().stages[0].optimizer);
     Stepper {
-        engine: engine(EngineKind::Eager, a, l, storage, &trainable).unwrap(),
+        engine: engine(EngineKind::Eager, a, l, storage, &trainable, None).unwrap(),
         optimizer: Optimizer::new(method, l, &trainable, storage.options()).unwrap(),
         clip_grad_norm: None,
         autocast: None,

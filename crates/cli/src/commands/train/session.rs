@@ -43,10 +43,6 @@ pub(super) fn run(arguments: Train) -> Result<ExitCode> {
     if let Some(note) = note {
         println!("{note}");
     }
-    if let Some(threads) = opened.local.num_threads {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        pool.build_global().context("starting threads")?;
-    }
     let clock = Stopwatch::start();
     let job = Job {
         architecture: &setup.architecture,

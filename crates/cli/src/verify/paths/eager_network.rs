@@ -188,8 +188,15 @@ impl<'a, T: TensorReal> Run<'a, T> {
             SplinePath::Fused => EngineKind::Eager,
             SplinePath::Tensor => EngineKind::EagerTensorSpline,
         };
-        let engine = engine(kind, self.architecture, self.layout, storage, trainable)
-            .map_err(|e| self.fail(e))?;
+        let engine = engine(
+            kind,
+            self.architecture,
+            self.layout,
+            storage,
+            trainable,
+            None,
+        )
+        .map_err(|e| self.fail(e))?;
         let method = Method::Adam(settings);
         let optimizer = Optimizer::new(method, self.layout, trainable, storage.options())
             .map_err(|e| self.fail(e))?;
