@@ -1,0 +1,13 @@
+//! Gravitational-wave data: from a dingo data set to what the network sees.
+//!
+//! The way of the data: a data set's row (coefficients or polarisations and intrinsic parameters) ->
+//! extrinsic parameters drawn from their priors -> detector times and antenna patterns -> strain per
+//! detector -> noise -> the network's input. Deliberately not here: how waveforms are generated, how
+//! noise spectra are estimated, and the network.
+
+mod error;
+
+pub use error::Error;
+
+/// Result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
