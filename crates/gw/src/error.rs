@@ -7,4 +7,22 @@ pub enum Error {
     /// The file is not what it should be.
     #[error(transparent)]
     Hdf5(#[from] dunnart_hdf5::Error),
+    /// A prior cannot be understood or makes no sense.
+    #[error("prior of `{parameter}`, `{text}`: {reason}")]
+    Prior {
+        /// The parameter it belongs to.
+        parameter: String,
+        /// The prior as the settings spell it.
+        text: String,
+        /// What is wrong, with what was expected.
+        reason: String,
+    },
+    /// No detector of that name is known.
+    #[error("unknown detector `{name}`, expected one of {known}")]
+    Detector {
+        /// The name given.
+        name: String,
+        /// The names that are known.
+        known: String,
+    },
 }

@@ -5,9 +5,15 @@
 //! detector -> noise -> the network's input. Deliberately not here: how waveforms are generated, how
 //! noise spectra are estimated, and the network.
 
+mod detector;
 mod error;
+mod prior;
+mod time;
 
+pub use detector::{Antenna, Detector, Direction};
 pub use error::Error;
+pub use prior::{Moments, Prior};
+pub use time::{greenwich_mean_sidereal_time, leap_seconds};
 
 /// Result with this crate's [`Error`].
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

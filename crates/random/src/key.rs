@@ -32,11 +32,15 @@ pub enum Purpose {
     Bootstrap = 10,
     /// Inputs of benchmarks and of generated test data.
     Benchmark = 11,
+    /// Moments of a prior that have no closed form, and of parameters derived from drawn ones.
+    Standardisation = 12,
+    /// The first guess of a randomised decomposition.
+    ReducedBasis = 13,
 }
 
 impl Purpose {
     /// Every purpose, in the order of its number.
-    pub const ALL: [Purpose; 11] = [
+    pub const ALL: [Purpose; 13] = [
         Purpose::Initialisation,
         Purpose::Shuffle,
         Purpose::Dropout,
@@ -48,6 +52,8 @@ impl Purpose {
         Purpose::Classifier,
         Purpose::Bootstrap,
         Purpose::Benchmark,
+        Purpose::Standardisation,
+        Purpose::ReducedBasis,
     ];
 
     /// The fixed number of this purpose.
