@@ -7,6 +7,7 @@
 
 mod detector;
 mod error;
+pub mod pipeline;
 mod prior;
 mod time;
 

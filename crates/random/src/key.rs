@@ -105,7 +105,13 @@ impl Key {
 
     /// The sequence of draws that belongs to `index` (a sample, a parameter, a layer).
     pub fn stream(&self, index: u64) -> Stream {
-        Stream::new(self.philox_key(), index)
+        Stream::new(self.philox_key(), index, 0)
+    }
+
+    /// [`Key::stream`] from its block number `block` on; a block is two words, a pair of normals or two
+    /// complex numbers in single precision.
+    pub fn stream_at(&self, index: u64, block: u64) -> Stream {
+        Stream::new(self.philox_key(), index, block)
     }
 
     /// The generator's key, low word first.

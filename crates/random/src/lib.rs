@@ -15,6 +15,7 @@ mod mersenne;
 mod normal;
 mod permutation;
 pub mod philox;
+mod single;
 mod stream;
 
 pub use key::{Key, Purpose};
