@@ -3,6 +3,8 @@
 //! `fixtures/dingo/training_batch*.safetensors` hold samples of a real dingo run: two detectors at a step of
 //! 0.25 Hz, and three at 0.125 Hz with time proxies.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails is a failed test")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

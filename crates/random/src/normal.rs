@@ -5,6 +5,8 @@
 //! circular functions are series of our own, because the system's differ between machines and do
 //! not vectorise.
 
+use dunnart_elementwise::{Kernel, dispatch};
+
 use crate::philox::{encrypt, round_keys};
 use crate::stream::{halves, join};
 
@@ -26,9 +28,9 @@ pub(crate) fn normal_pair(words: [u32; 4]) -> [f64; 2] {
 /// on.
 ///
 /// Runs with the widest vectors of the machine; the operations and so the bits are the same for
-/// all.
+/// all, since no multiplication is fused with an addition.
 pub(crate) fn fill_blocks(key: [u32; 2], index: u64, block: u64, values: &mut [f64]) {
-    pulp::Arch::new().dispatch(FillBlocks {
+    dispatch(FillBlocks {
         key,
         index,
         block,
@@ -45,11 +47,11 @@ struct FillBlocks<'a> {
     values: &'a mut [f64],
 }
 
-impl pulp::WithSimd for FillBlocks<'_> {
+impl Kernel for FillBlocks<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(self, _: S) {
+    fn run<const FMA: bool>(self) {
         let keys = round_keys(self.key);
         let [index_low, index_high] = halves(self.index);
         let mut block = self.block;

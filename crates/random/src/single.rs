@@ -5,6 +5,8 @@
 //! words and half of the digits of [`crate::normal`], for where the values are rounded to f32 anyway and
 //! where there are ten thousands of them for each sample.
 
+use dunnart_elementwise::{Kernel, dispatch};
+
 use crate::philox::{encrypt, round_keys};
 use crate::stream::halves;
 
@@ -16,7 +18,7 @@ const ROUND: usize = 2 * LANES;
 /// Fills both slices, equally long, with the normals of consecutive blocks from `block` on; returns the
 /// next block. A block that is used by half counts as used.
 pub(crate) fn fill(key: [u32; 2], index: u64, block: u64, re: &mut [f32], im: &mut [f32]) -> u64 {
-    pulp::Arch::new().dispatch(Fill {
+    dispatch(Fill {
         key,
         index,
         block,
@@ -34,11 +36,11 @@ struct Fill<'a> {
     im: &'a mut [f32],
 }
 
-impl pulp::WithSimd for Fill<'_> {
+impl Kernel for Fill<'_> {
     type Output = u64;
 
     #[inline(always)]
-    fn with_simd<S: pulp::Simd>(self, _: S) -> u64 {
+    fn run<const FMA: bool>(self) -> u64 {
         let keys = round_keys(self.key);
         let mut block = self.block;
         let (re, re_rest) = self.re.as_chunks_mut::<ROUND>();

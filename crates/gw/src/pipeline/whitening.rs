@@ -1,6 +1,6 @@
 //! Step 6: division by the noise spectrum, scaled so that noise has unit variance.
 
-use super::Spectrum;
+use super::{ASD_SCALE, Spectrum};
 
 /// Divides bin by bin by `asd noise_std`.
 ///
@@ -13,6 +13,12 @@ pub fn whiten(strain: &mut Spectrum, asd: &[f64], noise_std: &[f64]) {
         *re /= level;
         *im /= level;
     }
+}
+
+/// What the network's third channel, `1 / (asd 1e23)`, is multiplied by to whiten strain:
+/// `1e23 / noise_std`.
+pub(super) fn whitening_scale(noise_std: f64) -> f32 {
+    (ASD_SCALE / noise_std) as f32
 }
 
 #[cfg(test)]
