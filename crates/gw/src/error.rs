@@ -25,4 +25,30 @@ pub enum Error {
         /// The names that are known.
         known: String,
     },
+    /// A parameter is asked for that neither the data set nor the transforms have.
+    #[error("unknown parameter `{name}`, there are {known}")]
+    Parameter {
+        /// The name given.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// A parameter cannot be standardised.
+    #[error("standardisation of `{name}`: {reason}")]
+    Standardization {
+        /// The parameter.
+        name: String,
+        /// What is wrong with its mean or standard deviation.
+        reason: String,
+    },
+    /// The data do not fit the settings or each other.
+    #[error("{what}: expected {expected}, got {actual}")]
+    Data {
+        /// What does not fit.
+        what: String,
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        actual: String,
+    },
 }

@@ -9,11 +9,15 @@ mod detector;
 mod error;
 pub mod pipeline;
 mod prior;
+mod source;
+mod standardization;
 mod time;
 
 pub use detector::{Antenna, Detector, Direction};
 pub use error::Error;
 pub use prior::{Moments, Prior};
+pub use source::{NoiseSpectra, Samples, SourceSettings, WaveformSource, Waveforms};
+pub use standardization::Standardization;
 pub use time::{greenwich_mean_sidereal_time, leap_seconds};
 
 /// Result with this crate's [`Error`].
