@@ -7,8 +7,11 @@
 
 mod detector;
 mod error;
+#[cfg(test)]
+mod memory_waveforms;
 pub mod pipeline;
 mod prior;
+mod reduced_basis;
 mod source;
 mod standardization;
 mod time;
@@ -16,6 +19,7 @@ mod time;
 pub use detector::{Antenna, Detector, Direction};
 pub use error::Error;
 pub use prior::{Moments, Prior};
+pub use reduced_basis::{ReducedBasis, ReducedBasisSettings, reduced_bases};
 pub use source::{NoiseSpectra, Samples, SourceSettings, WaveformSource, Waveforms};
 pub use standardization::Standardization;
 pub use time::{greenwich_mean_sidereal_time, leap_seconds};

@@ -199,6 +199,28 @@ impl WaveformSource {
         [detectors, Layout::Network.channels(), self.fused.kept()]
     }
 
+    /// Names of the detectors.
+    pub fn detectors(&self) -> &[String] {
+        self.chain.detectors()
+    }
+
+    /// Number of the grid's first bin that reaches the network.
+    pub(crate) fn first_bin(&self) -> usize {
+        self.waveforms.grid().first()
+    }
+
+    /// Does work on every element of a list, on the source's threads.
+    pub(crate) fn spread<S: Send>(
+        &self,
+        states: &mut [S],
+        work: impl Fn((usize, &mut S)) + Sync + Send,
+    ) {
+        match &self.pool {
+            None => states.iter_mut().enumerate().for_each(work),
+            Some(pool) => pool.install(|| states.par_iter_mut().enumerate().for_each(work)),
+        }
+    }
+
     /// Means and standard deviations of all parameters that the network sees.
     pub fn standardization(&self) -> &Standardization {
         &self.standardization
