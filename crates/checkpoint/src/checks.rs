@@ -4,7 +4,8 @@ use dunnart_flow::{Architecture, BufferKind, Entry, Layout, TransformKind};
 use rayon::prelude::*;
 
 use crate::error::KeySetMismatch;
-use crate::model::{OptimizerState, StateDict};
+use crate::model::{Model, OptimizerState, StateDict};
+use crate::names::OPTIMIZER;
 use crate::tensor::{DType, Tensor};
 use crate::{Error, Result};
 
@@ -117,6 +118,37 @@ pub(crate) fn precision(layout: &Layout, weights: &StateDict) -> Result<DType> {
     }
 }
 
+/// What can be asked of a model whose network is not built: names that files tell apart.
+///
+/// Its values are kept as they are: nobody here knows which of them may be infinite.
+pub(crate) fn not_built(model: &Model) -> Result<DType> {
+    for (name, _) in model.weights.iter() {
+        if name.is_empty() || name.starts_with(OPTIMIZER) {
+            return Err(Error::Metadata(format!("`{name}` is no name of a weight")));
+        }
+    }
+    for (parameter, moments) in model.optimizer.iter() {
+        for slot in moments.moments.keys() {
+            moment_name(parameter, slot)?;
+        }
+    }
+    let floats = model.weights.iter().map(|(_, tensor)| tensor.dtype());
+    Ok(floats
+        .into_iter()
+        .find(|dtype| dtype.is_float())
+        .unwrap_or(DType::F32))
+}
+
+fn moment_name(parameter: &str, slot: &str) -> Result<()> {
+    if slot.is_empty() || slot.contains('.') || slot == "step" {
+        return Err(Error::Optimizer {
+            name: format!("{OPTIMIZER}{parameter}.{slot}"),
+            reason: "no name of a moment".into(),
+        });
+    }
+    Ok(())
+}
+
 /// Demands the network's keys, shapes and element types, and finite values.
 pub(crate) fn state_dict(layout: &Layout, weights: &StateDict) -> Result<DType> {
     key_set(layout, weights)?;
@@ -168,13 +200,8 @@ pub(crate) fn optimizer(layout: &Layout, state: &OptimizerState, precision: DTyp
             });
         }
         for (slot, tensor) in &moments.moments {
-            let name = format!("optim.{parameter}.{slot}");
-            if slot.is_empty() || slot.contains('.') || slot == "step" {
-                return Err(Error::Optimizer {
-                    name,
-                    reason: "no name of a moment".into(),
-                });
-            }
+            moment_name(parameter, slot)?;
+            let name = format!("{OPTIMIZER}{parameter}.{slot}");
             same_shape(&name, &layout.parameters()[index].shape, tensor)?;
             element_type(&name, &[precision], tensor)?;
         }

@@ -32,7 +32,7 @@ pub enum Error {
     #[error("is not a regular file")]
     NotAFile,
     /// The file is of another format.
-    #[error("is {found}, expected a safetensors file")]
+    #[error("is {found}, expected a checkpoint (.safetensors, .pt, .hdf5)")]
     OtherFormat {
         /// What it is.
         found: &'static str,
@@ -233,6 +233,93 @@ pub enum Error {
         /// Checksum in the file.
         expected: String,
         /// Checksum of what was read.
+        found: String,
+    },
+    /// The ending of a path to be written is not known.
+    #[error("has no ending that is written: expected .safetensors, .pt or .hdf5")]
+    Ending,
+    /// The zip archive is damaged.
+    #[error("archive: {0}")]
+    Archive(String),
+    /// A member of the archive is damaged, missing or of another size.
+    #[error("archive member `{name}` {reason}")]
+    Member {
+        /// The member, without the folder around it.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The file was written on a big-endian machine.
+    #[error(
+        "byteorder is `{found}`, only `little` is read; save it again on a little-endian machine"
+    )]
+    ByteOrder {
+        /// What the file says.
+        found: String,
+    },
+    /// A `.pt` file as torch wrote it before 1.6.
+    #[error(
+        "is a .pt file of the old kind, without an archive\n  hint: open and save it once with torch \
+         1.6 or newer: torch.save(torch.load(\"old.pt\"), \"new.pt\")"
+    )]
+    OldTorch,
+    /// The pickle cannot be understood.
+    #[error("pickle, byte {at}: {reason}")]
+    Pickle {
+        /// Where the instruction begins.
+        at: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The pickle asks for something that no checkpoint needs.
+    #[error(
+        "pickle asks for `{name}`, which checkpoints have no use for: it was not looked up and \
+         nothing was executed"
+    )]
+    Global {
+        /// The name asked for.
+        name: String,
+    },
+    /// Reading would take more memory than the file's size justifies.
+    #[error("{what} would take more than {limit} bytes, out of proportion to the file")]
+    OutOfProportion {
+        /// What is too large.
+        what: &'static str,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A tensor is no view of its storage.
+    #[error("tensor `{name}` {reason} (shape {shape:?}, strides {strides:?}, offset {offset})")]
+    View {
+        /// The tensor.
+        name: String,
+        /// Its shape.
+        shape: Vec<i64>,
+        /// Its strides, in elements.
+        strides: Vec<i64>,
+        /// Its first element in the storage.
+        offset: i64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An entry of a dingo model is missing or is not what belongs there.
+    #[error("`{name}`: expected {expected}, got {found}")]
+    Entry {
+        /// Path of the entry, as in the file.
+        name: String,
+        /// What belongs there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A network of a family that is read, described and converted, but not built.
+    #[error(
+        "networks with {name} `{found}` are not built here: the file can be inspected and converted"
+    )]
+    NotBuilt {
+        /// The setting that says the family.
+        name: String,
+        /// Its value.
         found: String,
     },
     /// The network itself refused.

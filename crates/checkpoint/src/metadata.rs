@@ -1,10 +1,10 @@
 //! What a checkpoint says about its network besides the tensors.
 
-use dunnart_flow::{Architecture, NetworkSettings};
+use dunnart_flow::Architecture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Error, Result};
+use crate::{Error, ModelArchitecture, Result};
 
 /// Version of the native format that is written, and the newest that is read.
 pub const FORMAT_VERSION: u32 = 1;
@@ -21,7 +21,7 @@ pub struct Metadata {
     /// Version of the program that wrote the file.
     pub dunnart_version: String,
     /// Settings of the network.
-    pub architecture: NetworkSettings,
+    pub architecture: ModelArchitecture,
     /// Name and bounds of each of the D parameters, in order; empty where nobody named them.
     #[serde(default)]
     pub parameters: Vec<ParameterMetadata>,
@@ -58,6 +58,9 @@ pub struct Metadata {
     /// Losses of every epoch so far.
     #[serde(default)]
     pub history: Vec<EpochRecord>,
+    /// What a dingo model says besides; absent where the model never was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dingo: Option<DingoMetadata>,
     /// Keys that this version does not know.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -144,13 +147,47 @@ pub struct EpochRecord {
     pub learning_rates: Vec<f64>,
 }
 
+/// What a dingo model says that nothing else here has a place for; it is kept and written back.
+///
+/// Values are JSON. What JSON has no word for, such as tuples and infinities, is an object with the
+/// one key `$python`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DingoMetadata {
+    /// Version of the program that trained it: `dingo=0.10.3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Epochs that are done, for models that are not trained in stages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Steps that are done, for the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iteration: Option<u64>,
+    /// The event of a density-recovery model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Value>,
+    /// What is known of that event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_metadata: Option<Value>,
+    /// Keys of its `metadata` that have no place of their own, such as `base`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// Keys of the file that are not known.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub other: Map<String, Value>,
+}
+
 impl Metadata {
     /// Metadata of a network that nobody has trained yet.
     pub fn new(architecture: &Architecture) -> Self {
+        Self::of_architecture(architecture.settings().clone().into())
+    }
+
+    /// The same for an architecture that nobody has validated.
+    pub(crate) fn of_architecture(architecture: ModelArchitecture) -> Self {
         Self {
             format_version: FORMAT_VERSION,
             dunnart_version: env!("CARGO_PKG_VERSION").into(),
-            architecture: architecture.settings().clone(),
+            architecture,
             parameters: Vec::new(),
             context_parameters: Vec::new(),
             standardization: None,
@@ -163,6 +200,7 @@ impl Metadata {
             float32_matmul_precision: None,
             float32_matmul_precision_history: Vec::new(),
             history: Vec::new(),
+            dingo: None,
             other: Map::new(),
         }
     }
@@ -170,7 +208,7 @@ impl Metadata {
     /// Names of the D parameters; `theta[i]` where nobody named them.
     pub fn parameter_names(&self) -> Vec<String> {
         if self.parameters.is_empty() {
-            let count = self.architecture.posterior_kwargs.input_dim;
+            let count = self.architecture.parameters();
             return (0..count).map(|i| format!("theta[{i}]")).collect();
         }
         self.parameters.iter().map(|p| p.name.clone()).collect()

@@ -1,15 +1,17 @@
 //! The one in-memory form of a checkpoint, and its way into and out of a network's flat state.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use dunnart_elementwise::Real;
 use dunnart_files::{WriteOptions, previous_path};
 use dunnart_flow::{Architecture, BufferKind, BufferValue, Entry, Layout, NetworkState};
 
+#[allow(unused_imports, reason = "named in the documentation")]
+use crate::Format;
 use crate::tensor::{DType, Data, Element, Tensor};
-use crate::{Error, Metadata, Named, Result, checks, safetensors};
+use crate::{Error, Metadata, Named, Result, checks, format, pt, safetensors};
 
 /// Tensors by the reference's plain names, in its order.
 pub type StateDict = Named<Tensor>;
@@ -132,8 +134,22 @@ impl Model {
     /// # Errors
     /// The first thing that does not fit, see [`Error`].
     pub fn check(&self) -> Result<DType> {
+        if self.metadata.architecture.settings().is_err() {
+            return checks::not_built(self);
+        }
         let (architecture, layout) = self.layout()?;
         self.check_with(&architecture, &layout)
+    }
+
+    /// Puts weights and moments in the reference's order.
+    pub(crate) fn sort(&mut self, layout: &Layout) {
+        let mut ranks = HashMap::new();
+        for (rank, &entry) in layout.entries().iter().enumerate() {
+            ranks.insert(checks::entry_spec(layout, entry).0, rank);
+        }
+        let rank = |name: &str| ranks.get(name).copied().unwrap_or(usize::MAX);
+        self.weights.sort_by_rank(rank);
+        self.optimizer.sort_by_rank(rank);
     }
 
     pub(crate) fn check_with(&self, architecture: &Architecture, layout: &Layout) -> Result<DType> {
@@ -193,15 +209,15 @@ impl Model {
         })
     }
 
-    /// Reads a checkpoint in the native format.
+    /// Reads a checkpoint; its content says in which [`Format`] it is.
     ///
     /// # Errors
     /// [`Error::File`] with the path, what is wrong, and the save before this one if it was kept and
     /// is whole. Falling back to it is the caller's decision.
     pub fn read(path: &Path) -> Result<Self> {
-        safetensors::read(path).map_err(|fault| {
+        format::read(path).map_err(|fault| {
             let previous = previous_path(path);
-            let whole = previous.exists() && safetensors::read(&previous).is_ok();
+            let whole = previous.exists() && format::read(&previous).is_ok();
             Error::File {
                 path: path.into(),
                 fault: Box::new(fault),
@@ -210,7 +226,8 @@ impl Model {
         })
     }
 
-    /// Writes the native format, atomically; equal models give equal bytes.
+    /// Writes a checkpoint, atomically, in the [`Format`] of the path's ending; equal models give equal
+    /// bytes.
     ///
     /// # Errors
     /// What [`Model::check`] refuses is not written: a damaged model never replaces a good file.
@@ -226,7 +243,7 @@ impl Model {
             },
         };
         self.check().map_err(wrap)?;
-        safetensors::write(self, path, options).map_err(wrap)
+        format::write(self, path, options).map_err(wrap)
     }
 
     /// The bytes of the native format.
@@ -236,6 +253,15 @@ impl Model {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.check()?;
         safetensors::to_bytes(self)
+    }
+
+    /// The bytes of dingo's `.pt`.
+    ///
+    /// # Errors
+    /// What [`Model::check`] refuses, and [`Error::Entry`] for a run that dingo has no words for.
+    pub fn to_pt_bytes(&self) -> Result<Vec<u8>> {
+        self.check()?;
+        pt::to_bytes(self)
     }
 }
 

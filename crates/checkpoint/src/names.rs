@@ -68,6 +68,32 @@ pub(crate) fn plain_keys<V>(
     Ok(renamed)
 }
 
+/// Takes off the wrappers that every key has, where nobody knows the plain keys.
+///
+/// # Errors
+/// As [`plain_keys`].
+pub(crate) fn common_wrappers<V>(
+    entries: impl IntoIterator<Item = (String, V)>,
+) -> Result<Named<V>> {
+    let entries: Vec<_> = entries.into_iter().collect();
+    let mut length = 0;
+    loop {
+        let common = WRAPPERS.iter().find(|wrapper| {
+            let wrapped = |(key, _): &(String, V)| key[length..].starts_with(**wrapper);
+            !entries.is_empty() && entries.iter().all(wrapped)
+        });
+        match common {
+            Some(wrapper) => length += wrapper.len(),
+            None => break,
+        }
+    }
+    let mut renamed = Named::new();
+    for (key, value) in entries {
+        renamed.insert(&key[length..], value)?;
+    }
+    Ok(renamed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +147,20 @@ mod tests {
             renamed(&["optim.module.w.exp_avg"], &known),
             ["optim.module.w.exp_avg"]
         );
+    }
+
+    #[test]
+    fn wrappers_that_all_keys_have_are_taken_off() {
+        let bare = |keys: [&str; 2]| {
+            let named = common_wrappers(keys.map(|k| (k.to_string(), ()))).unwrap();
+            named.into_iter().map(|(k, ())| k).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            bare(["_orig_mod.module.a", "_orig_mod.module.b"]),
+            ["a", "b"]
+        );
+        assert_eq!(bare(["module.module.a", "module.b"]), ["module.a", "b"]);
+        assert_eq!(bare(["module.a", "b"]), ["module.a", "b"]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ mod header;
 mod read;
 mod write;
 
-pub use read::{Header, TensorInfo, read_header};
-pub(crate) use read::{layout, read};
+pub use read::{Header, TensorInfo};
+pub(crate) use read::{layout, read, read_header};
 pub(crate) use write::{to_bytes, write};
 
 /// Key of the metadata entry that holds our canonical JSON.

@@ -16,6 +16,7 @@ pub mod eager;
 mod error;
 mod initialization;
 mod layout;
+mod legacy;
 mod names;
 pub mod plan;
 pub mod reduction;
@@ -30,6 +31,7 @@ pub use dropout::Dropout;
 pub use error::Error;
 pub use initialization::{Initialization, reduced_basis_weight};
 pub use layout::{BufferKind, BufferSpec, Entry, Layout, ParameterCount, ParameterSpec, Part};
+pub use legacy::current_model_block;
 pub use settings::{
     Activation, EmbeddingSettings, NetworkSettings, Norm, PosteriorSettings, TransformKind,
 };

@@ -1,6 +1,5 @@
 //! Reading: header first, then every tensor once, nothing larger than the file.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -52,28 +51,18 @@ pub struct TensorInfo {
 }
 
 /// Reads what a checkpoint says without reading its data; the checksum is not looked at.
-///
-/// # Errors
-/// [`Error::File`] with the path and what is wrong.
-pub fn read_header(path: &Path) -> Result<Header> {
-    let read = || {
-        let opened = open(path)?;
-        let (metadata, _) = split_checksum(opened.parsed.metadata.as_deref())?;
-        let tensors = opened.parsed.tensors.into_iter().map(|t| TensorInfo {
-            name: t.name,
-            dtype: t.dtype,
-            shape: t.shape,
-        });
-        Ok(Header {
-            metadata: Metadata::from_value(metadata)?,
-            tensors: tensors.collect(),
-            bytes: opened.bytes,
-        })
-    };
-    read().map_err(|fault| Error::File {
-        path: path.into(),
-        fault: Box::new(fault),
-        previous: None,
+pub(crate) fn read_header(path: &Path) -> Result<Header> {
+    let opened = open(path)?;
+    let (metadata, _) = split_checksum(opened.parsed.metadata.as_deref())?;
+    let tensors = opened.parsed.tensors.into_iter().map(|t| TensorInfo {
+        name: t.name,
+        dtype: t.dtype,
+        shape: t.shape,
+    });
+    Ok(Header {
+        metadata: Metadata::from_value(metadata)?,
+        tensors: tensors.collect(),
+        bytes: opened.bytes,
     })
 }
 
@@ -83,7 +72,7 @@ pub(crate) fn layout(
     tensors: usize,
     bytes: u64,
 ) -> Result<(Architecture, Layout)> {
-    let architecture = Architecture::new(metadata.architecture.clone())?;
+    let architecture = Architecture::new(metadata.architecture.settings()?.clone())?;
     checks::plausible(&architecture, tensors, bytes)?;
     let layout = Layout::new(&architecture)?;
     Ok((architecture, layout))
@@ -98,9 +87,17 @@ pub(crate) fn read(path: &Path) -> Result<Model> {
     } = open(path)?;
     let (value, expected) = split_checksum(parsed.metadata.as_deref())?;
     let metadata = Metadata::from_value(value.clone())?;
-    let (architecture, layout) = layout(&metadata, parsed.tensors.len(), bytes)?;
+    let network = match metadata.architecture.settings() {
+        Ok(_) => Some(layout(&metadata, parsed.tensors.len(), bytes)?),
+        Err(_) => None,
+    };
+    // Where nobody knows the network's keys, those that are not the optimiser's are the network's.
+    let known = |name: &str| match &network {
+        Some((_, layout)) => layout.find(name).is_some(),
+        None => !name.starts_with(OPTIMIZER),
+    };
     let declared = parsed.tensors.into_iter().map(|t| (t.name.clone(), t));
-    let declared = plain_keys(declared, |name| layout.find(name).is_some())?;
+    let declared = plain_keys(declared, known)?;
     let mut tensors = Named::new();
     let mut fingerprints = Vec::with_capacity(declared.len());
     for (name, declared) in declared {
@@ -117,13 +114,16 @@ pub(crate) fn read(path: &Path) -> Result<Model> {
     if found != expected {
         return Err(Error::Checksum { expected, found });
     }
-    let (weights, optimizer) = split_optimizer(tensors, &layout)?;
-    let model = Model {
+    let (weights, optimizer) = split_optimizer(tensors, known)?;
+    let mut model = Model {
         metadata,
         weights,
         optimizer,
     };
-    model.check_with(&architecture, &layout)?;
+    if let Some((architecture, layout)) = &network {
+        model.sort(layout);
+        model.check_with(architecture, layout)?;
+    }
     Ok(model)
 }
 
@@ -261,14 +261,15 @@ fn decode<T, const N: usize>(
     Ok(values)
 }
 
-/// Parts the optimiser's tensors from the network's and orders both as the reference does.
-fn split_optimizer(tensors: Named<Tensor>, layout: &Layout) -> Result<(StateDict, OptimizerState)> {
+/// Parts the optimiser's tensors from the network's.
+fn split_optimizer(
+    tensors: Named<Tensor>,
+    known: impl Fn(&str) -> bool,
+) -> Result<(StateDict, OptimizerState)> {
     let mut weights = StateDict::new();
     let mut optimizer = OptimizerState::new();
     for (name, tensor) in tensors {
-        let moment = name
-            .strip_prefix(OPTIMIZER)
-            .filter(|_| layout.find(&name).is_none());
+        let moment = name.strip_prefix(OPTIMIZER).filter(|_| !known(&name));
         let Some((parameter, slot)) = moment.and_then(|m| m.rsplit_once('.')) else {
             weights.insert(name, tensor)?;
             continue;
@@ -296,12 +297,5 @@ fn split_optimizer(tensors: Named<Tensor>, layout: &Layout) -> Result<(StateDict
             }
         }
     }
-    let mut ranks = HashMap::new();
-    for (rank, &entry) in layout.entries().iter().enumerate() {
-        ranks.insert(checks::entry_spec(layout, entry).0, rank);
-    }
-    let rank = |name: &str| ranks.get(name).copied().unwrap_or(usize::MAX);
-    weights.sort_by_rank(rank);
-    optimizer.sort_by_rank(rank);
     Ok((weights, optimizer))
 }

@@ -1,7 +1,7 @@
 //! The `model` block: the network before the data have told their sizes.
 //!
 //! Blocks of older dingo versions (`batch_norm`, `layer_norm`, `nsf+embedding`) are read as what
-//! they became.
+//! they became; crate `flow` knows the old words.
 
 use dunnart_flow::settings::{
     BaseTransformSettings, EmbeddingSettings, NetworkSettings, PosteriorSettings, SvdSettings,
@@ -207,40 +207,34 @@ fn agree<T: PartialEq + std::fmt::Debug>(name: &str, given: Option<T>, data: T) 
     }
 }
 
-/// Renames a block of a model that dingo once called `nsf+embedding`.
-fn upgraded(value: &Value) -> Result<Value> {
-    let mut value = value.clone();
-    let Some(model) = value.as_object_mut() else {
-        return Ok(value);
-    };
-    match model.get("type") {
-        None => return Ok(value),
-        Some(kind) if kind.as_str() == Some("nsf+embedding") => {}
-        Some(kind) => return wrong("model.type", "nsf+embedding, the one old name", kind),
-    }
-    model.shift_remove("type");
-    let names = [
-        ("nsf_kwargs", "posterior_kwargs"),
-        ("embedding_net_kwargs", "embedding_kwargs"),
-    ];
-    for (old, new) in names {
-        if model.contains_key(new) {
-            return Err(Error::Conflict {
-                first: "model.type: nsf+embedding".into(),
-                second: format!("model.{new}"),
-                reason: format!("the old type goes with `{old}`"),
-            });
-        }
-        if let Some(block) = model.shift_remove(old) {
-            model.insert(new.into(), block);
-        }
-    }
-    Ok(value)
+/// The block in today's words; what crate `flow` refuses is named as a setting of the file.
+fn current(value: &Value) -> Result<Value> {
+    dunnart_flow::current_model_block("model", value).map_err(|error| match error {
+        dunnart_flow::Error::Setting {
+            name,
+            found,
+            expected,
+        } => Error::Setting {
+            name,
+            expected,
+            found,
+        },
+        dunnart_flow::Error::Conflict {
+            first,
+            second,
+            reason,
+        } => Error::Conflict {
+            first,
+            second,
+            reason,
+        },
+        other => other.into(),
+    })
 }
 
 /// Reads the `model` block.
 pub(super) fn read(value: &Value, warnings: &mut Vec<Warning>) -> Result<ModelSettings> {
-    let value = upgraded(value)?;
+    let value = current(value)?;
     let mut block = Block::new("model", &value)?;
     let posterior_model_type = block.or(
         "posterior_model_type",
@@ -358,7 +352,7 @@ fn base_transform(
     Ok(settings)
 }
 
-/// Normalisation, given by `norm` or by the truth values of older versions.
+/// Normalisation: an explicit null means none, an absent key means the default.
 fn norm(block: &mut Block<'_>, default: Option<Norm>) -> Result<Option<Norm>> {
     const NORMS: &[(&str, Norm)] = &[
         ("BatchNorm", Norm::BatchNorm),
@@ -366,41 +360,7 @@ fn norm(block: &mut Block<'_>, default: Option<Norm>) -> Result<Option<Norm>> {
     ];
     let given = block.has("norm");
     let norm = block.optional("norm", one_of(NORMS))?;
-    let batch = block.optional("batch_norm", old_flag)?;
-    let layer = block.optional("layer_norm", old_flag)?;
-    if batch.is_none() && layer.is_none() {
-        // An explicit null means no normalisation, an absent key means the default.
-        return Ok(if given { norm } else { default });
-    }
-    let old = match (batch.unwrap_or(false), layer.unwrap_or(false)) {
-        (true, true) => {
-            return Err(Error::Conflict {
-                first: block.name("batch_norm"),
-                second: block.name("layer_norm"),
-                reason: "there is one normalisation".into(),
-            });
-        }
-        (true, false) => Some(Norm::BatchNorm),
-        (false, true) => Some(Norm::LayerNorm),
-        (false, false) => None,
-    };
-    if given && norm != old {
-        return Err(Error::Conflict {
-            first: block.name("norm"),
-            second: block.name("batch_norm"),
-            reason: "the old and the new key contradict each other".into(),
-        });
-    }
-    Ok(old)
-}
-
-/// A truth value, which old files also hold as text.
-fn old_flag(name: &str, value: &Value) -> Result<bool> {
-    match value.as_str().map(str::to_ascii_lowercase).as_deref() {
-        Some("true") => Ok(true),
-        Some("false") => Ok(false),
-        _ => flag(name, value),
-    }
+    Ok(if given { norm } else { default })
 }
 
 fn dropout(name: &str, value: &Value) -> Result<f64> {
