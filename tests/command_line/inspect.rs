@@ -5,6 +5,7 @@ use std::path::Path;
 use dunnart_tests::dunnart;
 use serde_json::Value;
 
+use crate::kinds;
 use crate::model::Bench;
 
 fn inspect(path: &Path, option: &[&str]) -> dunnart_tests::Outcome {
@@ -37,6 +38,26 @@ fn a_checkpoint_is_described() {
     assert_eq!(json["history_summary"]["best"]["epoch"], 2);
     let bytes = std::fs::metadata(&bench.checkpoint).unwrap().len();
     assert_eq!(json["bytes"].as_u64(), Some(bytes));
+}
+
+/// Point 30: the reference's count by part never ran.
+#[test]
+fn point_30_parameters_are_counted_by_part() {
+    let bench = kinds::embedded();
+    let json: Value =
+        serde_json::from_str(&inspect(&bench.checkpoint, &["--json"]).good()).unwrap();
+    let parts = &json["parameters"];
+    // Two detectors: 3 x 5 strain values to 2 x 3 coefficients each, with biases.
+    assert_eq!(parts["reduced_basis"], 2 * (15 * 6 + 6));
+    // 12 to 6, two layers and two batch norms of width 6, 6 to 4.
+    assert_eq!(
+        parts["embedding"],
+        (12 * 6 + 6) + (2 * (6 * 6 + 6) + 2 * 2 * 6) + (6 * 4 + 4)
+    );
+    let sum = ["embedding", "reduced_basis", "flow"].map(|p| parts[p].as_u64().unwrap());
+    assert_eq!(sum.iter().sum::<u64>(), parts["total"].as_u64().unwrap());
+    let text = inspect(&bench.checkpoint, &[]).good();
+    assert!(text.contains("embedding: "), "{text}");
 }
 
 #[test]
@@ -79,7 +100,10 @@ fn data_files_are_listed() {
 #[test]
 fn what_is_neither_is_refused() {
     let bench = Bench::new(None);
-    inspect(&bench.path("absent.safetensors"), &[]).refused(&["absent.safetensors"]);
+    inspect(&bench.path("absent.safetensors"), &[])
+        .refused(&["absent.safetensors", "cannot read"])
+        .once("cannot read")
+        .once("No such file");
     inspect(Path::new("/"), &[]).refused(&["not a regular file"]);
     let text = bench.path("notes.txt");
     std::fs::write(

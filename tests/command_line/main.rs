@@ -5,5 +5,6 @@
 mod arguments;
 mod c2st;
 mod inspect;
+mod kinds;
 mod model;
 mod sample;

@@ -27,6 +27,21 @@ pub(crate) struct Bench {
 /// The observations.
 pub(crate) const OBSERVED: [[f64; 2]; 2] = [[0.5, -1.0], [3.0, 2.0]];
 
+/// Weights far from their start make posteriors that depend on the observation.
+pub(crate) fn far_from_its_start(architecture: &Architecture) -> (Layout, NetworkState<f32>) {
+    let layout = Layout::new(architecture).unwrap();
+    let mut state = NetworkState::<f32>::initialize(architecture, &layout, 5);
+    let mut random = Key::new(5, Purpose::Benchmark).stream(0);
+    for spec in layout.parameters() {
+        if spec.name.contains("transform_net") {
+            for value in &mut state.parameters[spec.range()] {
+                *value += 0.25 * random.normal() as f32;
+            }
+        }
+    }
+    (layout, state)
+}
+
 impl Bench {
     /// `bounds` hold for the first parameter.
     pub(crate) fn new(bounds: Option<(f64, f64)>) -> Self {
@@ -44,17 +59,7 @@ impl Bench {
             }
         }}))
         .unwrap();
-        let layout = Layout::new(&architecture).unwrap();
-        let mut state = NetworkState::<f32>::initialize(&architecture, &layout, 5);
-        // Weights far from their start make posteriors that depend on the observation.
-        let mut random = Key::new(5, Purpose::Benchmark).stream(0);
-        for spec in layout.parameters() {
-            if spec.name.contains("transform_net") {
-                for value in &mut state.parameters[spec.range()] {
-                    *value += 0.25 * random.normal() as f32;
-                }
-            }
-        }
+        let (layout, state) = far_from_its_start(&architecture);
         let mut metadata = Metadata::new(&architecture);
         metadata.parameters = ["mass", "distance"]
             .into_iter()

@@ -7,6 +7,7 @@ use dunnart_tests::{Outcome, dunnart};
 
 use crate::model::Bench;
 
+/// Runs `sample` on the bench's checkpoint, and on its observations unless others are given.
 fn sample(bench: &Bench, out: &Path, options: &[&str]) -> Outcome {
     let path = |path: &Path| path.to_str().unwrap().to_string();
     let mut arguments = vec![
@@ -33,7 +34,7 @@ fn read(path: &Path, name: &str) -> Vec<f64> {
 }
 
 #[test]
-fn samples_depend_on_the_seed_alone() {
+fn case_62_samples_depend_on_the_seed_alone() {
     let bench = Bench::new(None);
     let bytes = |name: &str, options: &[&str]| {
         let out = bench.path(name);
@@ -63,30 +64,30 @@ fn samples_depend_on_the_seed_alone() {
 }
 
 #[test]
-fn the_density_is_that_of_physical_parameters() {
+fn case_63_the_density_is_that_of_physical_parameters() {
     let bench = Bench::new(None);
     let out = bench.path("s.npz");
-    sample(&bench, &out, &["--num-samples", "4000"]).good();
+    sample(&bench, &out, &["--num-samples", "50000"]).good();
     let (samples, log_prob) = (read(&out, "samples"), read(&out, "log_prob"));
     for observation in 0..2 {
-        let theta = &samples[observation * 8000..][..8000];
+        let theta = &samples[observation * 100_000..][..100_000];
         let expected = bench.log_prob(observation, theta);
-        let drawn = &log_prob[observation * 4000..][..4000];
+        let drawn = &log_prob[observation * 50_000..][..50_000];
         let mut differences: Vec<f64> = drawn
             .iter()
             .zip(&expected)
             .map(|(a, b)| (a - b).abs())
             .collect();
         differences.sort_by(f64::total_cmp);
-        assert!(differences[2000] < 1e-5, "median {}", differences[2000]);
+        assert!(differences[25_000] < 1e-5, "median {}", differences[25_000]);
         assert!(
-            differences[3996] < 1e-3,
+            differences[49_950] < 1e-3,
             "99.9 per cent {}",
-            differences[3996]
+            differences[49_950]
         );
-        assert!(differences[3999] < 0.1, "largest {}", differences[3999]);
+        assert!(differences[49_999] < 0.1, "largest {}", differences[49_999]);
     }
-    assert_ne!(samples[..20], samples[8000..8020]);
+    assert_ne!(samples[..20], samples[100_000..100_020]);
     let names = ArrayFile::open(&out)
         .unwrap()
         .read_names("names")
@@ -132,7 +133,7 @@ fn mass_outside_is_reported_for_each_observation() {
 }
 
 #[test]
-fn rejection_corrects_each_observation_by_its_own_acceptance() {
+fn case_60_rejection_corrects_each_observation_by_its_own_acceptance() {
     let bounds = (9.5, 11.0);
     let bench = Bench::new(Some(bounds));
     let (out, other) = (bench.path("cut.npz"), bench.path("again.npz"));
@@ -193,9 +194,24 @@ fn rejection_corrects_each_observation_by_its_own_acceptance() {
 }
 
 #[test]
-fn rejection_gives_up_within_its_budget() {
+fn case_59_rejection_gives_up_within_its_budget() {
     let bench = Bench::new(Some((1e6, 1e6 + 1.0)));
+    // A hundred observations, none of whose posteriors reaches the bounds.
+    let many = bench.path("many.csv");
+    let rows: String = (0..100)
+        .map(|i| format!("{},{}\n", 50 + i % 7, 50 - i % 5))
+        .collect();
+    std::fs::write(&many, rows).unwrap();
     let out = bench.path("none.npz");
+    let many = [
+        "--observations",
+        many.to_str().unwrap(),
+        "--num-samples",
+        "100",
+    ];
+    let hints = ["100 of 100 observations", "observations 0, 1, 2"];
+    let budget = ["--reject-outside", "--max-draws", "1000"];
+    sample(&bench, &out, &[&many[..], &budget[..]].concat()).refused(&hints);
     let options = ["--num-samples", "100", "--reject-outside"];
     let hints = ["2 of 2 observations", "hint: raise --max-draws"];
     sample(&bench, &out, &options).refused(&hints);
@@ -282,7 +298,9 @@ fn inputs_that_do_not_fit_are_named() {
         &out,
         &["--num-samples", "5", "--observations", absent],
     )
-    .refused(&["absent.csv"]);
+    .refused(&["error: ", "absent.csv", "No such file"])
+    .once("No such file")
+    .once("absent.csv");
     let count = ["--num-samples", "5"];
     sample(&bench, &bench.path("s.txt"), &count).refused(&["s.txt", ".npz"]);
     sample(&bench, &bench.path("no folder/s.npz"), &count).refused(&["there is no folder"]);
@@ -291,6 +309,13 @@ fn inputs_that_do_not_fit_are_named() {
     let mut bytes = std::fs::read(&bench.checkpoint).unwrap();
     bytes.truncate(bytes.len() - 1);
     std::fs::write(&bench.checkpoint, bytes).unwrap();
-    sample(&bench, &out, &count).refused(&["a model.safetensors", "truncated"]);
+    sample(&bench, &out, &count)
+        .refused(&["a model.safetensors", "truncated"])
+        .once("truncated");
+    std::fs::remove_file(&bench.checkpoint).unwrap();
+    sample(&bench, &out, &count)
+        .refused(&["a model.safetensors", "cannot read"])
+        .once("cannot read")
+        .once("No such file");
     assert!(!out.exists());
 }

@@ -23,14 +23,23 @@ impl Outcome {
         self.out
     }
 
+    /// Asserts that a text stands on stderr once.
+    #[track_caller]
+    pub fn once(self, text: &str) -> Self {
+        let count = self.err.matches(text).count();
+        assert_eq!(count, 1, "`{text}` in: {}", self.err);
+        self
+    }
+
     /// Asserts that the program could not run (exit code 2) and said each of the texts on stderr, without a panic.
     #[track_caller]
-    pub fn refused(self, texts: &[&str]) {
+    pub fn refused(self, texts: &[&str]) -> Self {
         assert_eq!(self.code, 2, "stdout: {}\nstderr: {}", self.out, self.err);
         for text in texts {
             assert!(self.err.contains(text), "`{text}` is not in: {}", self.err);
         }
         assert!(!self.err.contains("panicked"), "{}", self.err);
+        self
     }
 }
 

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn wrappers_in_any_nesting_are_taken_off() {
+    fn case_26_wrappers_in_any_nesting_are_taken_off() {
         for key in [
             "x.w",
             "_orig_mod.module.x.w",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_layer_called_module_survives() {
+    fn case_26_a_real_layer_called_module_survives() {
         let known = ["module.w", "module.module.w"];
         assert_eq!(renamed(&["module.w", "module.module.w"], &known), known);
         assert_eq!(renamed(&["_orig_mod.module.w"], &known), ["module.w"]);

@@ -55,7 +55,7 @@ impl Bench {
 }
 
 #[test]
-fn truncated_files() {
+fn case_27_truncated_files_are_refused() {
     let bench = Bench::new();
     let whole = bench.good.len() as u64;
     for cut in [
@@ -88,7 +88,7 @@ fn truncated_files() {
 }
 
 #[test]
-fn every_flipped_byte_is_found() {
+fn case_27_every_flipped_byte_is_found() {
     let bench = Bench::new();
     // The padding after the header means nothing.
     let padding = 8 + bench.header.len()..bench.good.len() - bench.data.len();
@@ -229,7 +229,7 @@ fn element_types_and_shapes() {
 }
 
 #[test]
-fn wrapped_keys_are_read_as_plain_ones() {
+fn case_26_wrapped_keys_are_read_as_plain_ones() {
     let bench = Bench::new();
     let expected = model::<f32>(&settings(), 1);
     for prefix in [
@@ -344,7 +344,7 @@ fn other_files_are_called_by_their_name() {
 }
 
 #[test]
-fn the_previous_save_is_named_and_not_taken() {
+fn case_27_the_previous_save_is_named_and_not_taken() {
     let bench = Bench::new();
     let options = WriteOptions {
         keep_previous: true,

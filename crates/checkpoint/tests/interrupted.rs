@@ -128,18 +128,18 @@ fn kill_while_saving(rounds: u64) {
 }
 
 #[test]
-fn a_kill_at_any_instant_leaves_a_loadable_file() {
+fn case_27_a_kill_at_any_instant_leaves_a_loadable_file() {
     kill_while_saving(12);
 }
 
 #[test]
 #[ignore = "takes a minute; cargo xtask test --slow"]
-fn many_kills_leave_loadable_files() {
+fn case_27_many_kills_leave_loadable_files() {
     kill_while_saving(300);
 }
 
 #[test]
-fn a_full_disk_leaves_the_old_file() {
+fn case_27_a_full_disk_leaves_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.safetensors");
     let good = model::<f32>(&settings(), 5);
@@ -161,7 +161,7 @@ fn a_full_disk_leaves_the_old_file() {
 }
 
 #[test]
-fn a_folder_that_must_not_be_written() {
+fn case_27_a_folder_that_must_not_be_written() {
     let good = model::<f32>(&settings(), 6);
     // No user may create files in /proc, not even the one that tests often run as.
     let error = good
@@ -184,7 +184,7 @@ fn a_folder_that_must_not_be_written() {
 }
 
 #[test]
-fn two_processes_saving_to_one_name_do_not_mix() {
+fn case_27b_two_processes_saving_to_one_name_do_not_mix() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.safetensors");
     let models = [model::<f32>(&settings(), 0), model::<f32>(&settings(), 1)];

@@ -16,7 +16,7 @@ fn write(model: &Model, path: &std::path::Path) {
 }
 
 #[test]
-fn a_model_survives_a_file_in_a_folder_with_spaces() {
+fn case_27_a_model_survives_a_file_in_a_folder_with_spaces() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("my runs, März");
     std::fs::create_dir(&folder).unwrap();
@@ -36,7 +36,7 @@ fn a_model_survives_a_file_in_a_folder_with_spaces() {
 }
 
 #[test]
-fn a_checkpoint_alone_rebuilds_the_network_with_its_buffers() {
+fn case_33_a_checkpoint_alone_rebuilds_the_network_with_its_buffers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.safetensors");
     for settings in [settings(), autoregressive(), single()] {
@@ -82,7 +82,7 @@ fn the_reference_implementation_reads_the_file() {
 }
 
 #[test]
-fn equal_models_give_equal_bytes_and_the_text_is_canonical() {
+fn case_30_equal_models_give_equal_bytes_and_the_text_is_canonical() {
     let model = model::<f32>(&settings(), 5);
     let bytes = model.to_bytes().unwrap();
     assert_eq!(bytes, model.clone().to_bytes().unwrap());
@@ -99,7 +99,7 @@ fn equal_models_give_equal_bytes_and_the_text_is_canonical() {
 }
 
 #[test]
-fn precision_changes_only_where_nothing_is_lost_or_when_asked_for() {
+fn case_30_precision_changes_only_where_nothing_is_lost_or_when_asked_for() {
     let single = model::<f32>(&settings(), 6);
     let double = model::<f64>(&settings(), 6);
     let wide = single.network::<f64>(Rounding::Refuse).unwrap().state;
@@ -135,7 +135,7 @@ fn rounding_beyond_the_range_is_refused() {
 }
 
 #[test]
-fn foreign_integers_and_masks_are_taken_over_exactly() {
+fn case_33_foreign_integers_and_masks_are_taken_over_exactly() {
     let mut foreign = model::<f32>(&autoregressive(), 8);
     let expected = foreign.network::<f32>(Rounding::Refuse).unwrap().state;
     let names: Vec<String> = foreign.weights.iter().map(|(n, _)| n.to_string()).collect();
@@ -159,7 +159,7 @@ fn foreign_integers_and_masks_are_taken_over_exactly() {
 }
 
 #[test]
-fn key_sets_must_match_and_the_counts_are_told() {
+fn case_30_key_sets_must_match_and_the_counts_are_told() {
     let whole = model::<f32>(&settings(), 9);
     let mut broken = whole.clone();
     broken.optimizer = Default::default();
@@ -260,7 +260,7 @@ fn what_could_not_be_read_back_is_not_written() {
 }
 
 #[test]
-fn unknown_metadata_of_later_minor_versions_is_kept() {
+fn case_31_unknown_metadata_of_later_minor_versions_is_kept() {
     let mut model = model::<f32>(&settings(), 11);
     model
         .metadata

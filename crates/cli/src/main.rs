@@ -5,6 +5,7 @@
 #[cfg(feature = "torch")]
 mod bench;
 mod commands;
+mod failure;
 mod output;
 mod sampling;
 
@@ -40,8 +41,8 @@ fn main() -> ExitCode {
     reason = "this is the program's one place for errors"
 )]
 fn report(error: &anyhow::Error) {
-    eprintln!("error: {error}");
-    for cause in error.chain().skip(1) {
-        eprintln!("  because: {cause}");
+    for (index, line) in failure::lines(error).iter().enumerate() {
+        let word = if index == 0 { "error" } else { "  because" };
+        eprintln!("{word}: {line}");
     }
 }

@@ -14,6 +14,9 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The file could not be written; what stood there before is untouched.
+    #[error(transparent)]
+    Write(#[from] dunnart_files::Error),
     /// The ending of a file name names no format of ours.
     #[error("{path}: unknown file format, expected one of {expected}", path = path.display())]
     UnknownFormat {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
@@ -276,15 +276,14 @@ fn tensor<'a>(path: &Path, tensors: &SafeTensors<'a>, name: &str) -> Result<Tens
         .map_err(|error| Error::malformed(path, error.to_string()))
 }
 
-/// Writes arrays and one list of names as a compressed `.npz` archive.
-pub(crate) fn write_npz(
+/// Arrays and one list of names as a compressed `.npz` archive; `path` is for messages.
+pub(crate) fn npz_bytes(
     path: &Path,
-    file: &mut File,
     arrays: &[(&str, &[usize], &Values)],
     names: &[String],
-) -> Result<(), Error> {
+) -> Result<Vec<u8>, Error> {
     let failed = |error: zip::result::ZipError| zip_error(path, error);
-    let mut archive = zip::ZipWriter::new(std::io::BufWriter::new(file));
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
     // A fixed time stamp keeps equal contents equal files.
     let options = zip::write::SimpleFileOptions::default()
         .compression_method(zip::CompressionMethod::Deflated)
@@ -302,20 +301,16 @@ pub(crate) fn write_npz(
         put(name, &npy::write(shape, values))?;
     }
     put("names", &npy::write_text(names))?;
-    archive
-        .finish()
-        .map_err(failed)?
-        .flush()
-        .map_err(|error| Error::io(path, error))
+    Ok(archive.finish().map_err(failed)?.into_inner())
 }
 
-/// Writes arrays as a `.safetensors` file with the names as a JSON list in the metadata.
-pub(crate) fn write_safetensors(
+/// Arrays as a `.safetensors` file with the names as a JSON list in the metadata; `path` is for
+/// messages.
+pub(crate) fn safetensors_bytes(
     path: &Path,
-    file: &mut File,
     arrays: &[(&str, &[usize], &Values)],
     names: &[String],
-) -> Result<(), Error> {
+) -> Result<Vec<u8>, Error> {
     let malformed = |error: String| Error::malformed(path, error);
     let bytes: Vec<(Dtype, Vec<u8>)> = arrays
         .iter()
@@ -344,8 +339,5 @@ pub(crate) fn write_safetensors(
     }
     let names = serde_json::to_string(names).map_err(|error| malformed(error.to_string()))?;
     let metadata = HashMap::from([("names".to_owned(), names)]);
-    let bytes = safetensors::serialize(views, Some(metadata))
-        .map_err(|error| malformed(error.to_string()))?;
-    file.write_all(&bytes)
-        .map_err(|error| Error::io(path, error))
+    safetensors::serialize(views, Some(metadata)).map_err(|error| malformed(error.to_string()))
 }

@@ -14,7 +14,6 @@
 //! caller's), and sets that do not fit into memory.
 
 mod array;
-mod atomic;
 mod batches;
 mod bounds;
 mod error;

@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::path::Path;
 
+use dunnart_files::{WriteOptions, atomic_write};
+
 use crate::array::Values;
-use crate::atomic::write_atomically;
 use crate::error::Error;
-use crate::file::{ending, write_npz, write_safetensors};
+use crate::file::{ending, npz_bytes, safetensors_bytes};
 
 /// The endings [`PosteriorSamples::write`] understands.
 pub const SAMPLE_FORMATS: &str = ".npz, .safetensors, .csv";
@@ -98,25 +99,23 @@ impl PosteriorSamples {
         for (name, values) in &self.extra {
             arrays.push((name, &rows[..1], values));
         }
-        match ending(path).as_deref() {
-            Some("npz") => {
-                write_atomically(path, |file| write_npz(path, file, &arrays, &self.names))
-            }
-            Some("safetensors") => write_atomically(path, |file| {
-                write_safetensors(path, file, &arrays, &self.names)
-            }),
+        let options = WriteOptions::default();
+        let bytes = match ending(path).as_deref() {
+            Some("npz") => npz_bytes(path, &arrays, &self.names)?,
+            Some("safetensors") => safetensors_bytes(path, &arrays, &self.names)?,
             Some("csv") => {
                 self.check_names()?;
-                write_atomically(path, |file| {
-                    self.write_table(file)
-                        .map_err(|error| Error::io(path, error))
-                })
+                // A table is written as it is made: as text it is larger than the samples.
+                return Ok(atomic_write(path, &options, |out| self.write_table(out))?);
             }
-            _ => Err(Error::UnknownFormat {
-                path: path.into(),
-                expected: SAMPLE_FORMATS,
-            }),
-        }
+            _ => {
+                return Err(Error::UnknownFormat {
+                    path: path.into(),
+                    expected: SAMPLE_FORMATS,
+                });
+            }
+        };
+        Ok(atomic_write(path, &options, |out| out.write_all(&bytes))?)
     }
 
     fn check_names(&self) -> Result<(), Error> {
@@ -133,8 +132,7 @@ impl PosteriorSamples {
         }
     }
 
-    fn write_table(&self, file: &mut std::fs::File) -> std::io::Result<()> {
-        let mut out = std::io::BufWriter::new(file);
+    fn write_table(&self, out: &mut dyn Write) -> std::io::Result<()> {
         write!(out, "observation")?;
         for name in &self.names {
             write!(out, ",{name}")?;
@@ -148,24 +146,58 @@ impl PosteriorSamples {
             write!(out, "{}", row / self.per_observation)?;
             for column in 0..self.names.len() {
                 write!(out, ",")?;
-                write_number(&mut out, &self.samples, row * self.names.len() + column)?;
+                write_number(out, &self.samples, row * self.names.len() + column)?;
             }
             write!(out, ",")?;
-            write_number(&mut out, &self.log_prob, row)?;
+            write_number(out, &self.log_prob, row)?;
             for (_, values) in &self.extra {
                 write!(out, ",")?;
-                write_number(&mut out, values, row / self.per_observation)?;
+                write_number(out, values, row / self.per_observation)?;
             }
             writeln!(out)?;
         }
-        out.flush()
+        Ok(())
     }
 }
 
 /// The shortest text that reads back to the same value in its own precision.
-fn write_number(out: &mut impl Write, values: &Values, index: usize) -> std::io::Result<()> {
+fn write_number(out: &mut dyn Write, values: &Values, index: usize) -> std::io::Result<()> {
     match values {
         Values::F32(values) => write!(out, "{:?}", values[index]),
         Values::F64(values) => write!(out, "{:?}", values[index]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(first: f64) -> PosteriorSamples {
+        let values = Values::F64(vec![first, 2.0]);
+        let log_prob = Values::F64(vec![0.0]);
+        PosteriorSamples::new(1, 1, vec!["a".into(), "b".into()], values, log_prob).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["s.npz", "s.safetensors", "s.csv"] {
+            let path = folder.path().join(name);
+            samples(1.0).write(&path).unwrap();
+            let before = std::fs::read(&path).unwrap();
+            samples(3.0).write(&path).unwrap();
+            assert_ne!(std::fs::read(&path).unwrap(), before);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["nowhere/a.npz", "nowhere/a.safetensors", "nowhere/a.csv"] {
+            let error = samples(1.0).write(folder.path().join(name)).unwrap_err();
+            assert!(matches!(error, Error::Write(_)), "{error:?}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
     }
 }

@@ -368,7 +368,7 @@ mod tests {
 
     /// Case 22: 1,000 rows with three NaN in x and one infinity in theta.
     #[test]
-    fn rows_that_are_not_finite() {
+    fn case_22_rows_that_are_not_finite_are_counted() {
         let mut theta: Vec<f64> = (0..2000).map(f64::from).collect();
         let mut x: Vec<f64> = (0..3000).map(f64::from).collect();
         theta[2 * 900 + 1] = f64::INFINITY;

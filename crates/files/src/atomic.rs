@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_may_fail_and_nothing_is_lost() {
+    fn case_27b_every_operation_may_fail_and_nothing_is_lost() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("my model.bin");
         for fail_at in 1..=7 {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn transient_faults_are_tried_again_and_permanent_ones_are_not() {
+    fn case_27b_transient_faults_are_tried_again_and_permanent_ones_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.txt");
         let retry = Retry {

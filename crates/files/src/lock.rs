@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn second_writer_is_told_the_first() {
+    fn case_27b_second_writer_is_told_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a model");
         let first = Lock::acquire(&path).unwrap();

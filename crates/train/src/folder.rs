@@ -16,6 +16,34 @@ pub struct RunFolder {
     path: PathBuf,
     // The system gives the lock back when the process ends, however it ends.
     _lock: Lock,
+    // Dropped after the lock, whose file lies in the folder.
+    _made: Made,
+}
+
+/// Folders that were made for a run, the innermost first; those in which nothing came to lie go away again.
+#[derive(Debug)]
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    /// The folders that are still to be made for `path` to exist.
+    fn missing(path: &Path) -> Self {
+        let missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+        Self(
+            path.ancestors()
+                .take_while(missing)
+                .map(Path::to_path_buf)
+                .collect(),
+        )
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for folder in &self.0 {
+            // A folder that holds anything is not removed.
+            let _ = fs::remove_dir(folder);
+        }
+    }
 }
 
 impl RunFolder {
@@ -35,7 +63,8 @@ impl RunFolder {
         }
     }
 
-    /// The folder of a run that goes on; created where it does not exist.
+    /// The folder of a run that goes on; created where it does not exist, and taken away again if nothing was
+    /// written into it.
     ///
     /// # Errors
     /// [`Error::Files`], [`Error::File`].
@@ -45,11 +74,13 @@ impl RunFolder {
             path: path.into(),
             source,
         };
+        let made = Made::missing(path);
         fs::create_dir_all(path).map_err(failed)?;
         let lock = Lock::acquire(&path.join("run"))?;
         Ok(Self {
             path: path.into(),
             _lock: lock,
+            _made: made,
         })
     }
 
@@ -127,6 +158,7 @@ mod tests {
     fn point_26_a_folder_with_a_run_is_refused_at_once() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("a folder/run");
+        fs::create_dir_all(&path).unwrap();
         for name in [
             "history.txt",
             "model_latest.safetensors",
@@ -143,6 +175,23 @@ mod tests {
         }
         fs::write(path.join("notes.txt"), "mine").unwrap();
         RunFolder::create(&path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_stays_empty_is_taken_away_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let outer = parent.path().join("runs");
+        let path = outer.join("first");
+        drop(RunFolder::create(&path).unwrap());
+        assert!(!outer.exists());
+        // What was there before stays, empty or not.
+        fs::create_dir(&outer).unwrap();
+        drop(RunFolder::open(&path).unwrap());
+        assert!(outer.exists() && !path.exists());
+        let folder = RunFolder::create(&path).unwrap();
+        fs::write(folder.history(), "").unwrap();
+        drop(folder);
+        assert!(path.join("history.txt").exists());
     }
 
     #[test]

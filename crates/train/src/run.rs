@@ -148,6 +148,7 @@ fn one_epoch(
     };
     let (state, transition) = live.state.finish_epoch(job.training, &result)?;
     live.state = state;
+    live.tell_waiting(trained.waiting(), epoch + 1, observer);
     let report = EpochReport {
         stage,
         epoch: epoch + 1,

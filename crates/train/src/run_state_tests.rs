@@ -125,7 +125,7 @@ fn stages_follow_one_another() {
 
 /// Point 20 and case 25: [300, 150] epochs, early stop after 120.
 #[test]
-fn an_early_stop_ends_its_stage_and_the_next_one_begins_anew() {
+fn point_20_an_early_stop_ends_its_stage_and_the_next_one_begins_anew() {
     let training = training(&[(300, Some(20)), (150, None)]);
     let loss = |stage, epoch| {
         if stage == 0 && epoch >= 100 {
@@ -166,7 +166,7 @@ fn an_early_stop_ends_its_stage_and_the_next_one_begins_anew() {
 
 /// Point 21: the run is finished, not paused, and stays so.
 #[test]
-fn an_early_stop_in_the_last_stage_finishes_the_run() {
+fn point_21_an_early_stop_in_the_last_stage_finishes_the_run() {
     let training = training(&[(100, Some(3))]);
     let limits = RuntimeLimits {
         max_epochs_per_run: Some(5),

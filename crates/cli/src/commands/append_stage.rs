@@ -13,6 +13,8 @@ use dunnart_train::append_stage::append_stage;
 use dunnart_train::settings::read_yaml_file;
 use dunnart_train::{RunState, Settings};
 
+use crate::failure::InFile;
+
 /// Arguments of `append-stage`.
 #[derive(Args)]
 pub(crate) struct AppendStage {
@@ -50,8 +52,7 @@ impl AppendStage {
                 .with_context(|| format!("state of the run in {}", self.checkpoint.display()))?,
             None => RunState::new(),
         };
-        let stage = read_yaml_file(&self.stage_settings)
-            .with_context(|| self.stage_settings.display().to_string())?;
+        let stage = read_yaml_file(&self.stage_settings).in_file(&self.stage_settings)?;
         let appended = append_stage(settings, &state, &stage, self.replace)
             .with_context(|| format!("no stage made of {}", self.stage_settings.display()))?;
         for warning in &appended.warnings {

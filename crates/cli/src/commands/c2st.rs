@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use dunnart_data::{Array, ArrayFile};
 use dunnart_diagnostics::{Pair, c2st_all};
 use serde_json::json;
 
+use crate::failure::InFile;
 use crate::output::say;
 
 /// Arguments of `c2st`.
@@ -69,9 +70,7 @@ impl Sets {
                 (*found).into()
             }
         };
-        let array = file
-            .read(&name)
-            .with_context(|| path.display().to_string())?;
+        let array = file.read(&name).in_file(path)?;
         Self::new(path, &name, array)
     }
 

@@ -10,6 +10,7 @@ use dunnart_data::{Observations, PosteriorSamples, SAMPLE_FORMATS, Values};
 use dunnart_flow::Architecture;
 use dunnart_flow::plan::Scalar;
 
+use crate::failure::InFile;
 use crate::output::{Progress, remark, say};
 use crate::sampling::{Drawn, Posterior, Request};
 
@@ -170,15 +171,14 @@ impl Sample {
             }
             (Some(path), _) => path,
         };
-        let fault = || format!("--observations {}", path.display());
         let observations =
-            Observations::read(path, self.array.as_deref(), columns).with_context(fault)?;
+            Observations::read(path, self.array.as_deref(), columns).in_file(path)?;
         let extra = architecture.context_parameters();
         let parameters = if extra == 0 {
             None
         } else {
             let read = Observations::read(path, Some("context_parameters"), extra);
-            Some(read.with_context(fault)?)
+            Some(read.in_file(path)?)
         };
         if let Some(parameters) = &parameters
             && parameters.rows() != observations.rows()

@@ -66,7 +66,8 @@ impl Verify {
         failure?;
         if let Some(path) = &self.json {
             let text = serde_json::to_string_pretty(&report.to_json())?;
-            std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+            let options = dunnart_files::WriteOptions::default();
+            dunnart_files::atomic_write(path, &options, |file| file.write_all(text.as_bytes()))?;
         }
         Self::close(&mut out, &report)
     }

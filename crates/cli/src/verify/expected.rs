@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::bounds::{
-    Cancelled, REFERENCE_ERRORS, against_exact, by_quantiles, last_quantile, rule, sorted_relative,
+    Cancelled, REFERENCE_ERRORS, against_exact, by_quantiles, farthest, last_quantile, rule,
+    sorted_relative,
 };
 use super::case::{Case, Kind, Precision};
 use super::check::{Check, GROUPS, Rule, group};
@@ -164,7 +165,7 @@ impl Expected<'_> {
                     return Ok(Check::impossible(key, rule, remark));
                 };
                 let (difference, bound) = against_exact(computed, expected, exact);
-                return Ok(Check::judged(key, rule, difference, bound, c));
+                return self.judged(key, rule, (difference, bound), c);
             }
             Rule::TwiceGroup | Rule::TwicePooled => {
                 let Some(exact) = self.exact(key).filter(|e| e.len() == computed.len()) else {
@@ -183,10 +184,27 @@ impl Expected<'_> {
                 self.errors.borrow_mut().insert(name, error);
                 let bound = REFERENCE_ERRORS * error * own.magnitude;
                 let difference = last_quantile(computed, exact);
-                return Ok(Check::judged(key, rule, difference, bound, own));
+                return self.judged(key, rule, (difference, bound), own);
             }
         };
         Ok(Check::judged(key, rule, c.difference, bound, c))
+    }
+
+    /// A check by quantiles, which no single element may escape.
+    fn judged(
+        &self,
+        key: &str,
+        rule: Rule,
+        (difference, bound): (f64, f64),
+        c: Comparison,
+    ) -> Result<Check> {
+        let farthest = farthest(self.case, key)?;
+        let (difference, bound) = if c.difference > farthest {
+            (c.difference, farthest)
+        } else {
+            (difference, bound)
+        };
+        Ok(Check::judged(key, rule, difference, bound, c))
     }
 
     fn lengths(&self, key: &str, rule: Rule, computed: usize, expected: usize) -> Check {
@@ -243,4 +261,90 @@ pub(super) fn checks(case: &Case, path: &dyn Path) -> Result<Verdict> {
         path: path.name().into(),
         checks,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::verify::{Manifest, all_paths};
+
+    /// A path that changes one element of what another one computes in float32.
+    struct Changed {
+        path: Box<dyn Path>,
+        key: String,
+        index: usize,
+        change: fn(f64) -> f64,
+    }
+
+    impl Path for Changed {
+        fn name(&self) -> &'static str {
+            "changed"
+        }
+
+        fn available(&self) -> std::result::Result<(), String> {
+            Ok(())
+        }
+
+        fn takes(&self, _: &Case) -> bool {
+            true
+        }
+
+        fn covers(&self, case: &Case, key: &str) -> bool {
+            self.path.covers(case, key)
+        }
+
+        fn compute(&self, case: &Case, precision: Precision) -> Result<Computed> {
+            let mut computed = self.path.compute(case, precision)?;
+            if precision == Precision::Single
+                && let Some(Values::Reals(values)) = computed.get(&self.key)
+            {
+                let mut values = values.clone();
+                values[self.index] = (self.change)(values[self.index]);
+                computed.insert(self.key.clone(), Values::Reals(values));
+            }
+            Ok(computed)
+        }
+    }
+
+    /// Quantiles do not see the last element of a large tensor; the check does.
+    #[test]
+    fn one_element_of_a_large_tensor_cannot_hide_behind_quantiles() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/golden");
+        let manifest = Manifest::read(&folder).unwrap();
+        let case = manifest
+            .entries()
+            .iter()
+            .map(|entry| Case::read(&folder, entry).unwrap())
+            .find(|case| case.name() == "posterior_rb_f32")
+            .unwrap();
+        let weights = "embedding_net.0.layers_rb.0.weight";
+        let (free, last) = (
+            format!("all_trainable.grad.{weights}"),
+            format!("trajectory.final.{weights}"),
+        );
+        // The weight that is farthest off anyway, see `bounds`: moving it changes no quantile.
+        let farthest = 1060;
+        let identity: fn(f64) -> f64 = |x| x;
+        for (key, index, change, good) in [
+            (&free, 7, identity, true),
+            (&free, 7, |_| f64::NAN, false),
+            (&last, farthest, |x| x + 1e-3, true),
+            (&last, farthest, |x| x + 1e-2, false),
+        ] {
+            let mut paths = all_paths();
+            let at = paths.iter().position(|path| path.name() == "plan").unwrap();
+            let changed = Changed {
+                path: paths.swap_remove(at),
+                key: key.into(),
+                index,
+                change,
+            };
+            let verdict = checks(&case, &changed).unwrap();
+            let failed: Vec<_> = verdict.checks.iter().filter(|c| !c.passed).collect();
+            assert_eq!(failed.is_empty(), good, "{key}: {failed:?}");
+            assert!(failed.iter().all(|c| c.quantity == *key), "{failed:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod eager_network;
 mod eager_spline;
 mod initialisation;
 mod native;
+mod network;
 mod plan;
 mod spline;
 

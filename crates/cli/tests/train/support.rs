@@ -75,9 +75,14 @@ local:
 
     /// `train` with these arguments.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        self.verb("train", arguments)
+    }
+
+    /// Any verb with these arguments, run in the folder.
+    pub(crate) fn verb(&self, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunnart"));
         command
-            .arg("train")
+            .arg(verb)
             .args(arguments)
             .current_dir(self.folder.path());
         command

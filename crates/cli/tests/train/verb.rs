@@ -173,7 +173,44 @@ fn a_test_only_run_saves_nothing() {
     let output = new_run(&case, "run");
     assert_code(&output, 0);
     assert!(text(&output).contains("test loss: "), "{}", text(&output));
-    assert_eq!(names(&case.path("run")), Vec::<String>::new());
+    assert!(!case.path("run").exists());
+}
+
+#[test]
+fn a_run_that_cannot_begin_leaves_no_folder() {
+    let case = Case::new();
+    case.settings("  num_gpus: 2\n");
+    let output = new_run(&case, "runs/first");
+    assert_code(&output, 2);
+    assert!(
+        text(&output).contains("local.num_gpus"),
+        "{}",
+        text(&output)
+    );
+    assert!(!case.path("runs").exists());
+    // A folder that was there stays, and so do the files in it.
+    std::fs::create_dir(case.path("run")).unwrap();
+    std::fs::write(case.path("run/notes.txt"), "mine").unwrap();
+    assert_code(&new_run(&case, "run"), 2);
+    assert_eq!(names(&case.path("run")), ["notes.txt"]);
+}
+
+/// An error and its causes say each thing once.
+#[test]
+fn a_missing_file_is_told_in_one_line() {
+    let case = Case::new();
+    for arguments in [
+        ["--checkpoint", "none.safetensors", "--train-dir", "run"],
+        ["--settings", "none.yaml", "--train-dir", "run"],
+    ] {
+        let output = case.train(&arguments);
+        assert_code(&output, 2);
+        let said = text(&output);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(said.matches(arguments[1]).count(), 1, "{said}");
+        assert_eq!(said.matches("No such file").count(), 1, "{said}");
+        assert!(!case.path("run").exists());
+    }
 }
 
 #[test]
@@ -202,7 +239,12 @@ fn what_cannot_run_exits_with_2_and_names_the_fault() {
             text(&output)
         );
     }
-    // Case 22: rows that are not finite are counted and refused.
+}
+
+/// Case 22: rows that are not finite are counted and refused, and left out when told so.
+#[test]
+fn case_22_rows_that_are_not_finite_are_refused_or_left_out() {
+    let case = Case::new();
     let file = case.path("simulations.safetensors");
     let mut bytes = std::fs::read(&file).unwrap();
     let end = bytes.len();
@@ -210,10 +252,20 @@ fn what_cannot_run_exits_with_2_and_names_the_fault() {
     std::fs::write(&file, bytes).unwrap();
     let output = new_run(&case, "broken");
     assert_code(&output, 2);
+    let said = text(&output);
+    assert!(said.contains("1 of 200 rows"), "{said}");
+    assert_eq!(said.matches("simulations.safetensors").count(), 1, "{said}");
+    assert!(!case.path("broken").exists());
+    let settings = case.path("settings.yaml");
+    let dropping = std::fs::read_to_string(&settings)
+        .unwrap()
+        .replace("train_fraction", "drop_nonfinite: true, train_fraction");
+    std::fs::write(&settings, dropping).unwrap();
+    let output = new_run(&case, "whole");
+    assert_code(&output, 0);
     assert!(
-        text(&output).contains("1 of 200") || text(&output).contains("not finite"),
+        text(&output).contains("1 of 200 rows left out"),
         "{}",
         text(&output)
     );
-    assert!(names(&case.path("broken")).is_empty());
 }

@@ -31,7 +31,7 @@ pub(crate) fn log_determinant(mut m: Vec<f64>, d: usize) -> f64 {
 
 /// With identity splines the flow is one affine map, whose matrix can be read off it.
 #[test]
-fn the_log_det_of_every_row_is_that_of_the_dense_matrix() {
+fn case_20_the_log_det_of_every_row_is_that_of_the_dense_matrix() {
     for d in 1..=15 {
         for floor in [false, true] {
             let setup = flow(d, 2, 2, &json!({"identity_init": true}));

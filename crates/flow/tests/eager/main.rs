@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod batch_norm;
+#[path = "../discriminants/mod.rs"]
+mod discriminants;
 mod linear;
 mod network;
 mod precision;

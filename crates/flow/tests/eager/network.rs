@@ -6,6 +6,7 @@ use dunnart_torch_shim::tensor_from_vec;
 use serde_json::json;
 use tch::{Device, Tensor};
 
+use crate::discriminants::DISCRIMINANTS;
 use crate::support::{Setup, all_kinds, close, flow, largest, normals, options, wide};
 
 const ROWS: std::ops::Range<u64> = 0..9;
@@ -87,7 +88,7 @@ fn the_log_det_is_that_of_the_map() {
 
 /// Other projects' identity flag left the conditioner's last layer random: 1e-8 became 1.37.
 #[test]
-fn an_identity_start_returns_its_inputs() {
+fn case_11_an_identity_start_returns_its_inputs() {
     for (kind, unconditional) in [
         ("rq-coupling", false),
         ("rq-coupling", true),
@@ -129,7 +130,7 @@ fn identity<T: TensorReal>(what: &str, setup: &Setup, bound: f64, log_det_bound:
 
 /// Other projects fail in three ways when there is nothing to condition on.
 #[test]
-fn one_parameter_trains_with_and_without_context() {
+fn case_15_one_parameter_trains_with_and_without_context() {
     for (c, steps) in [(0, 1), (0, 2), (1, 1), (1, 2), (1, 16)] {
         for kind in ["rq-coupling", "rq-autoregressive"] {
             let setup = flow(1, c, steps, &json!({"base_transform_type": kind}));
@@ -152,7 +153,7 @@ fn one_parameter_trains_with_and_without_context() {
 
 /// Both parities of the alternating mask at the smallest sizes.
 #[test]
-fn two_and_three_parameters_transform_every_feature() {
+fn case_15_two_and_three_parameters_transform_every_feature() {
     for d in [2, 3] {
         let setup = flow(d, 1, 2, &json!({}));
         let steps = &setup.layout.network().steps;
@@ -170,7 +171,7 @@ fn two_and_three_parameters_transform_every_feature() {
 }
 
 #[test]
-fn a_row_alone_has_the_density_it_has_in_a_large_batch() {
+fn case_19_a_row_alone_has_the_density_it_has_in_a_large_batch() {
     for (name, setup) in all_kinds() {
         let storage = setup.storage(&setup.state::<f32>(6));
         let evaluation = setup
@@ -190,7 +191,7 @@ fn a_row_alone_has_the_density_it_has_in_a_large_batch() {
 }
 
 #[test]
-fn a_fresh_network_can_be_inverted_before_any_step() {
+fn case_19_a_fresh_network_can_be_inverted_before_any_step() {
     for (name, setup) in all_kinds() {
         let state = NetworkState::<f64>::initialize(&setup.architecture, &setup.layout, 8);
         let storage = setup.storage(&state);
@@ -239,4 +240,27 @@ fn what_does_not_fit_is_named() {
     let noise = Tensor::from_slice(&normals::<f64>(1, 3)).reshape([1, 3]);
     let error = evaluation.sample(&noise, None).unwrap_err().to_string();
     assert_eq!(error, "tensor `context`: expected shape [1, 2], got []");
+}
+
+#[test]
+fn point_34_a_negative_discriminant_neither_stops_sampling_nor_spreads() {
+    for case in &DISCRIMINANTS {
+        let (architecture, layout, state) = case.network();
+        let setup = Setup {
+            architecture,
+            layout,
+        };
+        let storage = setup.storage(&state);
+        for path in [SplinePath::Fused, SplinePath::Tensor] {
+            let evaluation = setup.network(path).evaluation(&storage).unwrap();
+            let noise = case.noise();
+            let rows = noise.len() as i64 / 2;
+            let noise = tensor_from_vec(noise, &[rows, 2]).unwrap();
+            let (theta, log_prob) = evaluation.sample(&noise, None).unwrap();
+            let narrow = |tensor: &Tensor| -> Vec<f32> {
+                wide(tensor).into_iter().map(|v| v as f32).collect()
+            };
+            case.check("eager", &narrow(&theta), &narrow(&log_prob));
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::support::{all_kinds, close, embedding, flow, options};
 /// A peer stops here at the first step: its knots are bfloat16, and the last one rounds onto its
 /// neighbour, so that the search leaves the bins.
 #[test]
-fn autocast_leaves_the_spline_alone() {
+fn case_33b_autocast_leaves_the_spline_alone() {
     let mut kinds = all_kinds();
     let wide = json!({"hidden_dim": 256, "num_bins": 8, "tail_bound": 1.0});
     kinds.push(("hidden 256", flow(6, 4, 3, &wide)));

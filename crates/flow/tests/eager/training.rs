@@ -196,7 +196,7 @@ fn one_row_trains_only_without_batch_norm() {
 
 /// Batch norm's training mode sees the batch, its evaluation mode the running statistics only.
 #[test]
-fn after_a_step_training_and_evaluation_densities_differ_and_meet_again() {
+fn case_19_after_a_step_training_and_evaluation_densities_differ_and_meet_again() {
     let setup = flow(4, 3, 2, &json!({"norm": "BatchNorm"}));
     let state = setup.state::<f64>(3);
     let mut storage = setup.storage(&state);

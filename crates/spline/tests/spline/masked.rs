@@ -139,7 +139,7 @@ fn problem<T: SplineReal>(bins: usize) -> (Vec<T>, Vec<T>) {
 }
 
 #[test]
-fn static_shapes_equal_masked_ones_in_f64() {
+fn point_06_static_shapes_equal_masked_ones_in_f64() {
     let spline = spline(8, 1.0);
     let (input, parameters) = problem::<f64>(8);
     let zeros = vec![0.0; input.len()];
@@ -188,7 +188,7 @@ fn output_slope(log_det: f64) -> f64 {
 }
 
 #[test]
-fn static_shapes_equal_masked_ones_in_f32() {
+fn point_06_static_shapes_equal_masked_ones_in_f32() {
     let spline = spline(8, 1.0);
     let (input, parameters) = problem::<f32>(8);
     let zeros = vec![0.0; input.len()];
@@ -225,5 +225,87 @@ fn static_shapes_equal_masked_ones_in_f32() {
             high <= 1e-4,
             "log-dets differ by {high} at the 99.9 per cent quantile"
         );
+    }
+}
+
+/// Every gradient against central differences of the masked formulation, seven tenths of the input outside.
+#[test]
+fn point_06_gradients_are_those_of_the_masked_spline() {
+    let (bins, step) = (8, 1e-6);
+    let spline = spline(bins, 1.0);
+    let width = 3 * bins - 1;
+    let mut numbers = Numbers::new(6);
+    let elements = 40 * COLUMNS;
+    let input: Vec<f64> = numbers.normals(elements, 2.6);
+    let parameters: Vec<f64> = numbers.normals(elements * width, 1.0);
+    let tails = input.iter().filter(|x| x.abs() > 1.0).count() as f64 / elements as f64;
+    assert!((0.65..0.75).contains(&tails), "{tails}");
+    let by_output: Vec<f64> = numbers.normals(elements, 1.0);
+    let by_log_det: Vec<f64> = numbers.normals(elements, 1.0);
+    for direction in [Direction::Forward, Direction::Inverse] {
+        let ours = evaluate(
+            &spline,
+            direction,
+            Layout::ElementMajor,
+            &input,
+            &parameters,
+            &by_output,
+            &by_log_det,
+        );
+        let value = |input: &[f64], parameters: &[f64]| -> Vec<f64> {
+            let (output, log_det) = masked(spline.settings(), direction, input, parameters);
+            (0..elements)
+                .map(|i| by_output[i] * output[i] + by_log_det[i] * log_det[i])
+                .collect()
+        };
+        let check = |what: &str, i: usize, gradient: f64, high: &[f64], low: &[f64]| {
+            let expected = (high[i] - low[i]) / (2.0 * step);
+            // Rounding of the log-det in a narrow bin, about 1e-10, is divided by the step.
+            let bound = 1e-4 * (1.0 + expected.abs());
+            assert!(
+                (gradient - expected).abs() <= bound,
+                "{what} of element {i}: {gradient}, differences {expected}"
+            );
+        };
+        let moved = |by: f64| -> Vec<f64> { input.iter().map(|x| x + by).collect() };
+        let (high, low) = (
+            value(&moved(step), &parameters),
+            value(&moved(-step), &parameters),
+        );
+        // Differences across a knot or a bound see another piece of the function.
+        let smooth = |i: usize| {
+            let knots = knots(spline.settings(), &parameters[i * width..][..width]);
+            let places = match direction {
+                Direction::Forward => knots.x,
+                Direction::Inverse => knots.y,
+            };
+            places.iter().all(|place| (input[i] - place).abs() > 1e-4)
+        };
+        let judged: Vec<usize> = (0..elements).filter(|&i| smooth(i)).collect();
+        assert!(judged.len() * 10 > elements * 9, "{}", judged.len());
+        for &i in &judged {
+            check("input", i, ours.by_input[i], &high, &low);
+        }
+        for j in 0..width {
+            let moved = |by: f64| {
+                let mut moved = parameters.clone();
+                moved
+                    .iter_mut()
+                    .skip(j)
+                    .step_by(width)
+                    .for_each(|p| *p += by);
+                value(&input, &moved)
+            };
+            let (high, low) = (moved(step), moved(-step));
+            for &i in &judged {
+                check(
+                    "parameter",
+                    i,
+                    ours.by_parameters[i * width + j],
+                    &high,
+                    &low,
+                );
+            }
+        }
     }
 }

@@ -21,6 +21,9 @@ use crate::step::Stepper;
 use crate::storage::Storage;
 use crate::{Error, Result};
 
+/// Share of an epoch's time spent waiting for data above which the user is told.
+const WAITING: f64 = 0.1;
+
 /// What belongs to the stage under way.
 pub(super) struct Stage {
     pub(super) stepper: Stepper,
@@ -38,6 +41,8 @@ pub(super) struct Live<'a> {
     moments: OptimizerState,
     history: History,
     log: Option<JsonLines>,
+    /// Whether it was said that the steps wait for their data.
+    waiting_told: bool,
 }
 
 impl<'a> Live<'a> {
@@ -69,7 +74,21 @@ impl<'a> Live<'a> {
             moments: start.optimizer,
             history: History::new(job.folder.history()),
             log: None,
+            waiting_told: false,
         })
+    }
+
+    /// Says, once a run, that an epoch waited for its data for a large share of its time.
+    pub(super) fn tell_waiting(&mut self, share: f64, epoch: usize, observer: &mut dyn Observer) {
+        if share <= WAITING || self.waiting_told {
+            return;
+        }
+        self.waiting_told = true;
+        observer.observe(&Event::Note(&format!(
+            "epoch {epoch} of the stage waited for data for {:.0} % of its time: the steps are faster than \
+             what prepares their batches",
+            100.0 * share
+        )));
     }
 
     /// The storage and the stage under way.

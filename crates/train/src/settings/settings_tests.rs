@@ -692,3 +692,31 @@ fn the_data_crate_is_told_what_the_settings_say() {
         "{error}"
     );
 }
+
+/// Point 28: the reference cannot reach one name and stops at capital letters.
+#[test]
+fn point_28_optimizers_are_known_in_any_case_and_others_refused_by_name() {
+    let with = |name: &str| {
+        let optimizer = json!({"type": name, "lr": 0.25});
+        read_with("training.stage_0.optimizer", optimizer)
+            .map(|(settings, _)| settings.training.stages[0].optimizer)
+    };
+    for spellings in [
+        ["adam", "Adam", "ADAM"],
+        ["adamw", "AdamW", "ADAMW"],
+        ["sgd", "Sgd", "SGD"],
+        ["adagrad", "Adagrad", "AdaGrad"],
+    ] {
+        let found = spellings.map(|name| with(name).unwrap());
+        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+        assert_eq!(found[0].lr(), 0.25);
+    }
+    assert_ne!(with("adam").unwrap(), with("adamw").unwrap());
+    for name in ["RMSprop", "rmsprop", "LBFGS"] {
+        let error = with(name).unwrap_err().to_string();
+        assert!(
+            error.contains(name) && error.contains("use adam, adamw, sgd or adagrad"),
+            "{error}"
+        );
+    }
+}

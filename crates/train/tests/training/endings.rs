@@ -1,6 +1,12 @@
 //! What refuses to start, and what a folder protects.
 
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
 use dunnart_train::Error;
+use dunnart_train::observer::Clock;
+use dunnart_train::samples::{Draw, HostBatch, Samples};
 use serde_json::json;
 
 use crate::support::{Problem, Seen, stage, with};
@@ -65,4 +71,52 @@ fn runs_depend_on_the_seed_and_on_nothing_else() {
     let first = run("a", 1);
     assert_eq!(first, run("b", 1));
     assert_ne!(first, run("c", 2));
+}
+
+/// A source that takes its time.
+struct Slow(Arc<dyn Samples>, Duration);
+
+impl Samples for Slow {
+    fn fill(
+        &self,
+        samples: &[u64],
+        draw: Draw,
+        batch: &mut HostBatch,
+    ) -> Result<(), dunnart_data::Error> {
+        std::thread::sleep(self.1);
+        self.0.fill(samples, draw, batch)
+    }
+}
+
+/// Time as it passes.
+struct Watch;
+
+impl Clock for Watch {
+    fn seconds(&self) -> f64 {
+        static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        BEGIN.elapsed().as_secs_f64()
+    }
+}
+
+/// Case 41: steps that wait for their data are a remark, once a run.
+#[test]
+fn case_41_a_run_that_waits_for_its_data_says_so_once() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut problem = Problem::vectors(None, 0.0, &[stage(3)]);
+    problem.source = Arc::new(Slow(Arc::clone(&problem.source), Duration::from_millis(50)));
+    let told = |problem: &Problem, name: &str| {
+        let mut seen = Seen::default();
+        problem.run(&parent.path().join(name), &mut seen).unwrap();
+        let waited = seen
+            .notes
+            .iter()
+            .filter(|note| note.contains("waited for data"));
+        (waited.count(), seen.epochs[0].waiting)
+    };
+    // Without a clock nothing is measured and nothing is said.
+    assert_eq!(told(&problem, "a"), (0, 0.0));
+    problem.clock = &Watch;
+    let (notes, share) = told(&problem, "b");
+    assert!(share > 0.1, "{share}");
+    assert_eq!(notes, 1);
 }

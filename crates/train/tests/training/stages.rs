@@ -63,7 +63,7 @@ fn a_stage_that_says_nothing_trains_what_the_one_before_did() {
 
 /// Points 20 and 21, case 25: an early stop ends its stage and nothing else.
 #[test]
-fn points_20_and_21_an_early_stop_is_the_end_of_a_stage() {
+fn case_25_an_early_stop_is_the_end_of_its_stage_and_of_nothing_else() {
     // Nothing can be better by a thousand, so that the second epoch is worse and ends the stage.
     let stopping = with(
         stage(30),

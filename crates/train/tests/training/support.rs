@@ -9,7 +9,7 @@ use dunnart_data::Split;
 use dunnart_flow::{Architecture, Layout, NetworkSettings};
 use dunnart_random::{Key, Purpose};
 use dunnart_train::engine::EngineKind;
-use dunnart_train::observer::{Event, Observer, StoppedClock};
+use dunnart_train::observer::{Clock, Event, Observer, StoppedClock};
 use dunnart_train::samples::{Draw, HostBatch, Samples};
 use dunnart_train::settings::{LocalSettings, TrainingSettings};
 use dunnart_train::{Job, Outcome, Result, RunFolder, Settings, Start};
@@ -63,6 +63,7 @@ pub(crate) struct Problem {
     pub(crate) split: Split,
     pub(crate) source: Arc<dyn Samples>,
     pub(crate) engine: EngineKind,
+    pub(crate) clock: &'static dyn Clock,
 }
 
 /// A stage of `epochs` epochs of Adam.
@@ -141,6 +142,7 @@ impl Problem {
             split,
             source,
             engine: EngineKind::Eager,
+            clock: &StoppedClock,
         }
     }
 
@@ -171,7 +173,7 @@ impl Problem {
             split: &self.split,
             folder: &folder,
             engine: self.engine,
-            clock: &StoppedClock,
+            clock: self.clock,
         };
         dunnart_train::run(&job, start, observer)
     }

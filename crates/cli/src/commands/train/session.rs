@@ -16,13 +16,13 @@ use dunnart_train::engine::EngineKind;
 use dunnart_train::run_state::Limit;
 use dunnart_train::settings::{LocalSettings, PathSearch, read_yaml_file, to_yaml};
 use dunnart_train::{Error, Job, Outcome, RunFolder, Settings, Start, evaluate};
-use serde_json::Value;
 
 use super::Train;
 use super::interrupt::Interrupt;
 use super::progress::{Progress, Stopwatch, duration};
-use super::setup::{Setup, known_inputs, same_data, setup, write_inputs, write_text};
+use super::setup::{Setup, inputs, known_inputs, same_data, setup, write_text};
 use super::{loss_plot, report};
+use crate::failure::InFile;
 
 pub(super) fn run(arguments: Train) -> Result<ExitCode> {
     let working_folder = std::env::current_dir().context("the working folder")?;
@@ -59,9 +59,13 @@ pub(super) fn run(arguments: Train) -> Result<ExitCode> {
         println!("test loss: {:.6}", evaluate(&job, opened.start)?);
         return Ok(ExitCode::SUCCESS);
     }
+    let description = Description::write(opened.files)?;
     let result = dunnart_train::run(&job, opened.start, &mut progress);
     progress.finish();
     let latest = opened.folder.latest();
+    if result.is_err() && !latest.exists() {
+        description.remove();
+    }
     let outcome = match result {
         Ok(outcome) => outcome,
         Err(error @ Error::Diverged { .. }) => {
@@ -142,11 +146,40 @@ struct Opened {
     local: LocalSettings,
     setup: Setup,
     start: Start,
+    /// What describes the run in its folder, to be written when nothing can refuse it any more.
+    files: Vec<(PathBuf, String)>,
+}
+
+/// The files that describe a run in its folder.
+struct Description {
+    /// Those that were not there before.
+    fresh: Vec<PathBuf>,
+}
+
+impl Description {
+    fn write(files: Vec<(PathBuf, String)>) -> Result<Self> {
+        let mut fresh = Vec::new();
+        for (path, text) in files {
+            let new = !path.exists();
+            write_text(&path, &text)?;
+            if new {
+                fresh.push(path);
+            }
+        }
+        Ok(Self { fresh })
+    }
+
+    /// Takes back what was written for a run that did not begin.
+    fn remove(&self) {
+        for path in &self.fresh {
+            // The error that is about to be told matters more than a file left behind.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 fn new_run(arguments: &Train, file: &Path, working_folder: &Path) -> Result<Opened> {
-    let (mut settings, warnings) =
-        Settings::from_file(file).with_context(|| file.display().to_string())?;
+    let (mut settings, warnings) = Settings::from_file(file).in_file(file)?;
     for warning in warnings {
         eprintln!("warning: {warning}");
     }
@@ -165,11 +198,13 @@ fn new_run(arguments: &Train, file: &Path, working_folder: &Path) -> Result<Open
     })?;
     let setup = setup(&settings, &PathSearch::beside(file, working_folder))?;
     let local = settings.local.clone();
-    if !local.test_only {
-        let value = serde_json::to_value(&local)?;
-        write_text(&folder.local_settings(), &to_yaml(&value))?;
-        write_inputs(folder.path(), &setup.found)?;
-    }
+    let files = vec![
+        (
+            folder.local_settings(),
+            to_yaml(&serde_json::to_value(&local)?),
+        ),
+        inputs(folder.path(), &setup.found),
+    ];
     let start = Start::fresh(
         setup.metadata.clone(),
         &setup.architecture,
@@ -181,6 +216,7 @@ fn new_run(arguments: &Train, file: &Path, working_folder: &Path) -> Result<Open
         local,
         setup,
         start,
+        files,
     })
 }
 
@@ -197,8 +233,9 @@ fn resumed_run(arguments: &Train, file: &Path, working_folder: &Path) -> Result<
     known_inputs(&mut settings, &[folder.path(), &beside])?;
     let local_file = folder.local_settings();
     let local = if local_file.exists() {
-        let (local, warnings) = LocalSettings::from_value(&read_yaml_file(&local_file)?)
-            .with_context(|| local_file.display().to_string())?;
+        let (local, warnings) = read_yaml_file(&local_file)
+            .and_then(|value| LocalSettings::from_value(&value))
+            .in_file(&local_file)?;
         for warning in warnings {
             eprintln!("warning: {warning}");
         }
@@ -212,18 +249,16 @@ fn resumed_run(arguments: &Train, file: &Path, working_folder: &Path) -> Result<
     };
     let setup = setup(&settings, &search)?;
     same_data(&model.metadata, &setup)?;
-    if !local.test_only {
-        if !local_file.exists() {
-            let value: Value = serde_json::to_value(&local)?;
-            write_text(&local_file, &to_yaml(&value))?;
-        }
-        write_inputs(folder.path(), &setup.found)?;
+    let mut files = vec![inputs(folder.path(), &setup.found)];
+    if !local_file.exists() {
+        files.push((local_file, to_yaml(&serde_json::to_value(&local)?)));
     }
-    let start = Start::resume(model).with_context(|| file.display().to_string())?;
+    let start = Start::resume(model).in_file(file)?;
     Ok(Opened {
         folder,
         local,
         setup,
         start,
+        files,
     })
 }

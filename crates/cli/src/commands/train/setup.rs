@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use dunnart_checkpoint::{Metadata, ParameterMetadata, Scale, Standardization};
 use dunnart_data::{
     Array, ArrayFile, NonFiniteRows, RowSource, SimulationOptions, SimulationSet, Split, Values,
@@ -14,6 +14,8 @@ use dunnart_train::settings::{
     DataSettings, ObservationShape, PathSearch, SampleShape, SimulationDataSettings,
 };
 use serde_json::{Map, Value};
+
+use crate::failure::InFile;
 
 /// The largest share of rows that `drop_nonfinite` may drop.
 const MAX_DROPPED: f64 = 0.5;
@@ -39,7 +41,7 @@ pub(super) fn setup(settings: &Settings, search: &PathSearch) -> Result<Setup> {
             "setting `data.waveform_dataset_path`: this version trains on simulation sets\nhint: give `data.simulations`, an .npz or .safetensors file"
         );
     };
-    let set = simulations(data).with_context(|| format!("{}", data.simulations.display()))?;
+    let set = simulations(data).in_file(&data.simulations)?;
     let mut notes = load_notes(&set);
     let split = Split::new(set.rows(), data.train_fraction)?;
     let parameters = set.standardize_parameters(&split.train)?;
@@ -201,8 +203,8 @@ fn load_notes(set: &SimulationSet) -> Vec<String> {
     notes
 }
 
-/// Writes which files the settings meant, so that a resumed run finds them again.
-pub(super) fn write_inputs(folder: &Path, found: &Settings) -> Result<()> {
+/// The file that says which files the settings meant, so that a resumed run finds them again.
+pub(super) fn inputs(folder: &Path, found: &Settings) -> (PathBuf, String) {
     let mut settings = found.clone();
     let files: Map<String, Value> = settings
         .input_files()
@@ -210,10 +212,10 @@ pub(super) fn write_inputs(folder: &Path, found: &Settings) -> Result<()> {
         .map(|(name, path)| (name, Value::from(path.display().to_string())))
         .collect();
     let text = dunnart_train::settings::to_yaml(&Value::Object(files));
-    write_text(&folder.join(INPUTS), &text)
+    (folder.join(INPUTS), text)
 }
 
-/// Name of the file of [`write_inputs`].
+/// Name of the file of [`inputs`].
 const INPUTS: &str = "inputs.yaml";
 
 /// Replaces the paths of a checkpoint's settings by those that the run began with, where these exist.
@@ -223,7 +225,7 @@ pub(super) fn known_inputs(settings: &mut Settings, folders: &[&Path]) -> Result
         if !file.exists() {
             continue;
         }
-        let known = dunnart_train::settings::read_yaml_file(&file)?;
+        let known = dunnart_train::settings::read_yaml_file(&file).in_file(&file)?;
         for (name, path) in settings.input_files() {
             let place = known.get(&name).and_then(Value::as_str).map(PathBuf::from);
             if let Some(place) = place.filter(|place| place.exists()) {

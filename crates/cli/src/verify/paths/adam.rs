@@ -1,37 +1,28 @@
-//! Adam and AdamW by their definition, to follow the reference's trajectories without libtorch.
+//! Adam and AdamW by their definition, to follow the reference's trajectories.
+//!
+//! The trainer's optimiser moves libtorch's tensors, and the eager paths step with it; this path runs
+//! in the build without libtorch too, where golden trajectories are the plan's only test of training.
 
 use dunnart_elementwise::Real;
 use dunnart_flow::{Layout, TrainableSet};
 
-use crate::verify::Result;
-use crate::verify::case::Case;
+use super::network::AdamNumbers;
 
 /// The optimiser of a case, with its moments.
 pub(super) struct Adam<T> {
-    rate: f64,
-    betas: [f64; 2],
-    epsilon: f64,
-    weight_decay: f64,
-    /// Whether weight decay shrinks the parameters instead of joining the gradient.
-    decoupled: bool,
+    numbers: AdamNumbers,
     steps: i32,
     moments: Vec<[T; 2]>,
 }
 
 impl<T: Real> Adam<T> {
-    /// The settings at a place of the case's description.
-    pub(super) fn new(case: &Case, at: &str, decoupled: bool) -> Result<Self> {
-        let optional =
-            |name: &str, default: f64| case.number(&format!("{at}/{name}")).unwrap_or(default);
-        Ok(Self {
-            rate: case.number(&format!("{at}/lr"))?,
-            betas: [optional("betas/0", 0.9), optional("betas/1", 0.999)],
-            epsilon: optional("eps", 1e-8),
-            weight_decay: optional("weight_decay", 0.0),
-            decoupled,
+    /// An optimiser that has taken no step.
+    pub(super) fn new(numbers: AdamNumbers) -> Self {
+        Self {
+            numbers,
             steps: 0,
             moments: Vec::new(),
-        })
+        }
     }
 
     /// One step of the trainable parameters.
@@ -44,25 +35,32 @@ impl<T: Real> Adam<T> {
     ) {
         self.moments.resize(parameters.len(), [T::ZERO; 2]);
         self.steps += 1;
+        let AdamNumbers {
+            rate,
+            betas,
+            epsilon,
+            weight_decay,
+            decoupled,
+        } = self.numbers;
         let number = T::from_f64;
-        let correction = self.betas.map(|beta| 1.0 - beta.powi(self.steps));
-        let rate = number(self.rate / correction[0]);
+        let correction = betas.map(|beta| 1.0 - beta.powi(self.steps));
+        let corrected = number(rate / correction[0]);
         let root = number(correction[1].sqrt());
-        let shares = self.betas.map(|beta| number(1.0 - beta));
-        let kept = number(self.betas[1]);
+        let shares = betas.map(|beta| number(1.0 - beta));
+        let kept = number(betas[1]);
         for index in trainable.indices() {
             for i in layout.parameters()[index].range() {
                 let (parameter, mut gradient) = (&mut parameters[i], gradients[i]);
-                if self.decoupled {
-                    *parameter *= number(1.0 - self.rate * self.weight_decay);
+                if decoupled {
+                    *parameter *= number(1.0 - rate * weight_decay);
                 } else {
-                    gradient += *parameter * number(self.weight_decay);
+                    gradient += *parameter * number(weight_decay);
                 }
                 let [first, second] = &mut self.moments[i];
                 *first += (gradient - *first) * shares[0];
                 *second = *second * kept + gradient * gradient * shares[1];
-                let scale = second.square_root() / root + number(self.epsilon);
-                *parameter -= rate * (*first / scale);
+                let scale = second.square_root() / root + number(epsilon);
+                *parameter -= corrected * (*first / scale);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use dunnart_flow::plan::{Sampler, Scalar};
 
+use super::network::Inputs;
 use crate::verify::Result;
 use crate::verify::case::{Case, Kind, Precision};
 use crate::verify::paths::{Computed, Path, failed};
@@ -38,24 +39,13 @@ fn compute<T: Scalar>(case: &Case) -> Result<Computed> {
     let (architecture, layout) = case.network()?;
     let fail = |error| failed(case, error);
     let sampler = Sampler::new(architecture, layout, &case.state::<T>()?).map_err(fail)?;
-    let part = |key: &str, width: usize| -> Result<Vec<T>> {
-        if width == 0 {
-            Ok(Vec::new())
-        } else {
-            case.numbers(key)
-        }
-    };
-    let observation = match case.kind {
-        Kind::Posterior => "input.strain",
-        _ => "input.context",
-    };
-    let observation = part(observation, architecture.observation())?;
-    let more = part("input.gnpe_proxies", architecture.context_parameters())?;
-    let contexts = sampler.embed(&observation, &more).map_err(fail)?;
-    let theta: Vec<T> = case.numbers("input.theta")?;
-    let (mut noise, mut log_prob) = (theta.clone(), vec![T::ZERO; case.rows()?]);
+    let inputs = Inputs::<T>::read(case)?;
+    let contexts = sampler
+        .embed(&inputs.observation, &inputs.context_parameters)
+        .map_err(fail)?;
+    let (mut noise, mut log_prob) = (inputs.theta.clone(), vec![T::ZERO; inputs.rows()]);
     sampler
-        .log_prob(&theta, &contexts, &mut log_prob, Some(&mut noise))
+        .log_prob(&inputs.theta, &contexts, &mut log_prob, Some(&mut noise))
         .map_err(fail)?;
     let mut computed = Computed::default();
     if case.kind == Kind::Posterior {
