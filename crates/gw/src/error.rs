@@ -51,4 +51,20 @@ pub enum Error {
         /// What was found.
         actual: String,
     },
+    /// Settings are no Python literal.
+    #[error("not a Python literal: at byte {position}, {reason}, found {found}")]
+    Literal {
+        /// The byte, from 0, where it goes wrong.
+        position: usize,
+        /// What was expected.
+        reason: String,
+        /// What stands there.
+        found: String,
+    },
+    /// A frequency domain makes no sense, or cannot be narrowed as asked.
+    #[error("frequency domain: {reason}")]
+    Domain {
+        /// What is wrong, with what was expected.
+        reason: String,
+    },
 }

@@ -6,9 +6,11 @@
 //! noise spectra are estimated, and the network.
 
 mod detector;
+mod domain;
 mod error;
 #[cfg(test)]
 mod memory_waveforms;
+mod literal;
 pub mod pipeline;
 mod prior;
 mod reduced_basis;
@@ -17,7 +19,9 @@ mod standardization;
 mod time;
 
 pub use detector::{Antenna, Detector, Direction};
+pub use domain::{Cut, Domain, MultibandedFrequencyDomain, UniformFrequencyDomain};
 pub use error::Error;
+pub use literal::{literal, parse_literal};
 pub use prior::{Moments, Prior};
 pub use reduced_basis::{ReducedBasis, ReducedBasisSettings, reduced_bases};
 pub use source::{NoiseSpectra, Samples, SourceSettings, WaveformSource, Waveforms};

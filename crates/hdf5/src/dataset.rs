@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
-use hdf5_pure::{ChunkIndex, Layout};
+use hdf5_pure::{Chunk, ChunkIndex, Layout};
 
 use crate::attribute::{self, Attribute};
 use crate::element::{Element, ElementType};
@@ -26,8 +26,8 @@ pub(crate) struct Info {
     pub(crate) shape: Vec<u64>,
     layout: Layout,
     filters: Vec<hdf5_pure::Filter>,
-    /// The chunks that are stored, counted when the dataset is first read.
-    stored_chunks: OnceLock<u64>,
+    /// Set once the stored chunks have been found whole.
+    chunks_checked: OnceLock<()>,
 }
 
 impl Entry {
@@ -46,7 +46,7 @@ impl Info {
             shape: handle.shape()?,
             layout: handle.layout()?,
             filters: handle.filter_pipeline(),
-            stored_chunks: OnceLock::new(),
+            chunks_checked: OnceLock::new(),
         })
     }
 }
@@ -285,7 +285,10 @@ impl Dataset {
         if index == ChunkIndex::BTreeV2 {
             return Err(self.unsupported("chunks indexed by a version 2 B-tree"));
         }
-        if chunk_shape.len() != info.shape.len() || chunk_shape.contains(&0) {
+        if chunk_shape.is_empty()
+            || chunk_shape.len() != info.shape.len()
+            || chunk_shape.contains(&0)
+        {
             return Err(self.damaged(format!(
                 "its chunks have shape {chunk_shape:?}, itself has {:?}",
                 info.shape
@@ -311,19 +314,43 @@ impl Dataset {
             Some(slab) if slab <= self.limit() / 2 => {}
             _ => return Err(self.too_large(slab.unwrap_or(u64::MAX))),
         }
-        let stored = match info.stored_chunks.get() {
-            Some(&stored) => stored,
-            None => {
-                let handle = &self.entry.handle;
-                let stored = self.file.call(&self.object(), || handle.chunks())?;
-                *info.stored_chunks.get_or_init(|| stored.len() as u64)
-            }
-        };
-        if stored == chunks {
-            Ok(Storage::Chunks(chunk_shape[0]))
-        } else {
-            Err(self.damaged(format!("{stored} of its {chunks} chunks were written")))
+        if info.chunks_checked.get().is_none() {
+            let handle = &self.entry.handle;
+            let stored = self.file.call(&self.object(), || handle.chunks())?;
+            self.check_chunks(&stored, chunk_shape, chunks)?;
+            let _ = info.chunks_checked.set(());
         }
+        Ok(Storage::Chunks(chunk_shape[0]))
+    }
+
+    /// Checks that every chunk of the grid is stored once, inside the file.
+    fn check_chunks(&self, stored: &[Chunk], chunk_shape: &[u64], expected: u64) -> Result<()> {
+        let file = self.file.bytes.length;
+        let shape = &self.info()?.shape;
+        let mut places = Vec::with_capacity(stored.len());
+        for chunk in stored {
+            let end = chunk.address.checked_add(chunk.storage_size);
+            if end.is_none_or(|end| end > file) {
+                return Err(self.damaged(format!(
+                    "a chunk of {} bytes at {} reaches past the end of the file at {file}",
+                    chunk.storage_size, chunk.address
+                )));
+            }
+            let mut steps = chunk.offset.iter().zip(chunk_shape).zip(shape);
+            let place = steps.try_fold(0u64, |place, ((&offset, &step), &all)| {
+                let inside = offset % step == 0 && offset < all;
+                let row = place.checked_mul(all.div_ceil(step))?;
+                inside.then(|| row + offset / step)
+            });
+            places.extend(place.filter(|_| chunk.offset.len() == shape.len()));
+        }
+        places.sort_unstable();
+        places.dedup();
+        if places.len() as u64 == expected && stored.len() as u64 == expected {
+            return Ok(());
+        }
+        let written = places.len();
+        Err(self.damaged(format!("{written} of its {expected} chunks were written")))
     }
 
     /// Rows to read at once so that the buffer stays small.

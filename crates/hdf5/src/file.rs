@@ -274,6 +274,7 @@ impl Problem {
             FormatError::UnsupportedFilter(filter) => {
                 Self::Unsupported(format!("compression filter {filter}"))
             }
+            FormatError::Source(reason) => Self::Damaged(reason.clone()),
             other => Self::Damaged(other.to_string()),
         }
     }
