@@ -8,9 +8,9 @@
 mod detector;
 mod domain;
 mod error;
+mod literal;
 #[cfg(test)]
 mod memory_waveforms;
-mod literal;
 pub mod pipeline;
 mod prior;
 mod reduced_basis;
