@@ -454,6 +454,27 @@ mod tests {
     }
 
     #[test]
+    fn case_27b_a_path_that_another_writer_holds_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        let options = WriteOptions {
+            retry: Retry {
+                attempts: 2,
+                pause: Duration::from_millis(1),
+            },
+            keep_previous: false,
+        };
+        atomic_write(&path, &options, text("mine")).unwrap();
+        let lock = Lock::acquire(&path).unwrap();
+        let error = atomic_write(&path, &options, text("yours")).unwrap_err();
+        assert!(matches!(error, Error::Locked { .. }), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+        drop(lock);
+        atomic_write(&path, &options, text("yours")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "yours");
+    }
+
+    #[test]
     fn a_link_survives() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
