@@ -1,6 +1,6 @@
 //! Times the fused pass from a data set's rows to the network's input, on one thread, stage by stage.
 //!
-//! `cargo run --release -p dunnart-gw --example speed`
+//! `cargo run --release -p dunnart-gw --example transforms`
 
 #![allow(clippy::print_stdout, reason = "a program that prints measurements")]
 
