@@ -6,7 +6,7 @@ use super::multiply::LANES;
 /// The conjugate of a basis V over the kept bins: a row of coefficients c is the waveform
 /// `h_f = sum_k c_k conj(V_fk)`.
 ///
-/// Bins lie in tiles of [`LANES`], a tile's numbers for one coefficient beside each other: real parts,
+/// Bins lie in tiles of `LANES`, a tile's numbers for one coefficient beside each other: real parts,
 /// then imaginary parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Basis {
